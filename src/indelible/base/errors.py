@@ -1,0 +1,35 @@
+"""The errors a user can meet. Each message says what was expected, what came, and what to do.
+
+The command line turns every :class:`IndelibleError` into one line and exit code 2.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = ["DamagedFileError", "IndelibleError", "InputError", "StorageError", "UnknownNameError"]
+
+
+class IndelibleError(Exception):
+    """Anything that Indelible refuses or cannot do, with a message for a person."""
+
+
+class InputError(IndelibleError, ValueError):
+    """An argument, a data set, a model or a key that cannot be used as given."""
+
+
+class DamagedFileError(IndelibleError):
+    """A file that is truncated, altered or of another format; it is never half-used."""
+
+
+class StorageError(IndelibleError):
+    """Writing failed (full disk, no permission). What was on disk before is still there, whole."""
+
+
+class UnknownNameError(InputError):
+    """A name that is not in a registry; the message lists what is."""
+
+    def __init__(self, what: str, name: str, choices: Iterable[str]) -> None:
+        known = sorted(choices)
+        near = get_close_matches(name, known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"unknown {what} {name!r}: choose one of {', '.join(known)}.{hint}")

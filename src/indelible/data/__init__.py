@@ -1,0 +1,7 @@
+"""Where images come from: one file per source; splits; augmentation on tensors; batches."""
+
+from indelible.data.convert import as_data
+from indelible.data.images import Data, ImageData
+from indelible.data.splits import Split
+
+__all__ = ["Data", "ImageData", "Split", "as_data"]

@@ -1,0 +1,66 @@
+"""Augmentation of whole batches on the device that trains: random crop after padding, random flip.
+
+As in the paper (Section 4.1 and the usual CIFAR recipe): pad by 4 pixels of zeros on every side, crop back to the
+original size at a random place, flip left-right with probability one half. For larger images the padding grows in
+proportion (an eighth of the height).
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from indelible.base.errors import UnknownNameError
+
+__all__ = ["AUGMENTATIONS", "Augmentation", "augment", "crop", "flip", "to_float"]
+
+Augmentation = Literal["crop-flip", "crop", "none"]
+AUGMENTATIONS: tuple[Augmentation, ...] = ("crop-flip", "crop", "none")
+
+
+def to_float(images: Tensor) -> Tensor:
+    """Map uint8 (N, C, H, W) to float32 in [0, 1]."""
+    return images.to(torch.float32).div_(255.0)
+
+
+def crop(images: Tensor, top: Tensor, left: Tensor, padding: int) -> Tensor:
+    """Pad by zeros and crop each image at its own place.
+
+    Args:
+        images: (N, C, H, W) of any type.
+        top: int64 (N,), rows of the crops' upper edges in the padded image, 0 .. 2 * padding.
+        left: int64 (N,), columns of the crops' left edges.
+        padding: Pixels of zeros on every side.
+
+    Returns:
+        (N, C, H, W).
+    """
+    count, _, height, width = images.shape
+    padded = F.pad(images, (padding,) * 4)
+    rows = top[:, None] + torch.arange(height, device=images.device)
+    columns = left[:, None] + torch.arange(width, device=images.device)
+    each = torch.arange(count, device=images.device)[:, None, None]
+    # Advanced indices around a slice put the indexed axes first: (N, H, W, C).
+    return padded[each, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+def flip(images: Tensor, which: Tensor) -> Tensor:
+    """Flip the images left-right where ``which`` (bool, (N,)) is true."""
+    return torch.where(which[:, None, None, None], images.flip(-1), images)
+
+
+def augment(images: Tensor, kind: Augmentation, random: torch.Generator) -> Tensor:
+    """Augment a batch of shape (N, C, H, W); ``random`` lives on the CPU, whatever the device."""
+    if kind not in AUGMENTATIONS:
+        raise UnknownNameError("augmentation", kind, AUGMENTATIONS)
+    if kind == "none":
+        return images
+    count, height = len(images), images.shape[-2]
+    padding = max(1, height // 8)
+    places = torch.randint(0, 2 * padding + 1, (2, count), generator=random).to(images.device, non_blocking=True)
+    images = crop(images, places[0], places[1], padding)
+    if kind == "crop-flip":
+        which = (torch.rand(count, generator=random) < 0.5).to(images.device, non_blocking=True)
+        images = flip(images, which)
+    return images
