@@ -1,0 +1,155 @@
+"""Residual networks: ResNet-18, ResNet-50, and two narrow ones for work on a CPU.
+
+Paper: He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", CVPR 2016; section 3.3 and table 1
+(ImageNet), section 4.2 (CIFAR-10); initialisation: He et al., "Delving Deep into Rectifiers", ICCV 2015, section 2.2.
+
+    symbol                  name      resnet-18     resnet-50     resnet-w8  resnet-w16  source
+    channels after stem     width     64            64            8          16          table 1; section 4.2: 16
+    blocks per stage        blocks    2, 2, 2, 2    3, 4, 6, 3    1, 1, 1    1, 1, 1     table 1; section 4.2: n, n, n
+    block                   block     basic         bottleneck    basic      basic       figure 5
+    small stem              stem      3x3 convolution, stride 1                          section 4.2
+    large stem              stem      7x7 convolution, stride 2; 3x3 maximum, stride 2   table 1
+
+How it differs: a shortcut that changes shape is a 1x1 convolution with BatchNorm at every size (the paper's option B;
+its CIFAR networks use option A), and a bottleneck strides in its 3x3 convolution instead of the first 1x1, which keeps
+the parameter count. Both are what published ResNet results on CIFAR use. Modules carry torchvision's names, so weights
+of its ResNet-18 and ResNet-50 load into the large stem. The narrow ones follow section 4.2 with n = 1 (resnet-w16 is
+the paper's 8-layer member of that family but for the shortcuts).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from indelible.models.catalogue import MODEL_STEMS, MODELS, ModelInfo, Shape, Stem, init_published
+
+__all__ = ["BasicBlock", "Bottleneck", "ResNet"]
+
+_PAPER = "He et al., Deep Residual Learning for Image Recognition, CVPR 2016"
+
+
+def _shortcut(channels: int, out_channels: int, stride: int) -> nn.Sequential | None:
+    if stride == 1 and channels == out_channels:
+        return None
+    return nn.Sequential(
+        nn.Conv2d(channels, out_channels, 1, stride=stride, bias=False),
+        nn.BatchNorm2d(out_channels),
+    )
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions beside a shortcut: (N, channels, H, W) to (N, width, H / stride, W / stride)."""
+
+    expansion = 1
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.downsample = _shortcut(channels, width, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the features one block deeper."""
+        residual = F.relu(self.bn1(self.conv1(x)))
+        residual = self.bn2(self.conv2(residual))
+        return F.relu(residual + (x if self.downsample is None else self.downsample(x)))
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3, 1x1 convolutions beside a shortcut: (N, channels, H, W) to (N, 4 width, H / stride, W / stride)."""
+
+    expansion = 4
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        out_channels = width * self.expansion
+        self.conv1 = nn.Conv2d(channels, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride=stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, out_channels, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(out_channels)
+        self.downsample = _shortcut(channels, out_channels, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the features one block deeper."""
+        residual = F.relu(self.bn1(self.conv1(x)))
+        residual = F.relu(self.bn2(self.conv2(residual)))
+        residual = self.bn3(self.conv3(residual))
+        return F.relu(residual + (x if self.downsample is None else self.downsample(x)))
+
+
+class ResNet(nn.Module):
+    """A residual network: (N, C, H, W) images to (N, classes) logits.
+
+    Args:
+        classes: Number of classes.
+        channels: Channels C of the images.
+        width: Channels after the stem; every stage doubles them.
+        blocks: Blocks in each stage; every stage but the first halves the resolution.
+        block: The kind of block.
+        stem: ``"small"`` keeps the resolution, ``"large"`` quarters it.
+    """
+
+    def __init__(
+        self,
+        *,
+        classes: int,
+        channels: int,
+        width: int,
+        blocks: Sequence[int],
+        block: type[BasicBlock | Bottleneck],
+        stem: Stem,
+    ) -> None:
+        super().__init__()
+        large = stem == "large"
+        kernel, stride = (7, 2) if large else (3, 1)
+        self.conv1 = nn.Conv2d(channels, width, kernel, stride=stride, padding=kernel // 2, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if large else nn.Identity()
+        features, self.stages = width, len(blocks)
+        for index, count in enumerate(blocks):
+            stage = nn.Sequential()
+            for position in range(count):
+                stride = 2 if index > 0 and position == 0 else 1
+                stage.append(block(features, width << index, stride))
+                features = (width << index) * block.expansion
+            self.add_module(f"layer{index + 1}", stage)
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(features, classes)
+        init_published(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the (N, classes) logits of (N, C, H, W) images."""
+        x = self.maxpool(F.relu(self.bn1(self.conv1(images))))
+        for index in range(self.stages):
+            x = self.get_submodule(f"layer{index + 1}")(x)
+        logits: Tensor = self.fc(self.avgpool(x).flatten(1))
+        return logits
+
+
+def _build(
+    width: int, blocks: Sequence[int], block: type[BasicBlock | Bottleneck], *, classes: int, shape: Shape, stem: Stem
+) -> ResNet:
+    return ResNet(classes=classes, channels=shape[0], width=width, blocks=blocks, block=block, stem=stem)
+
+
+for _name, _title, _width, _blocks, _block in (
+    ("resnet-18", "ResNet-18", 64, (2, 2, 2, 2), BasicBlock),
+    ("resnet-50", "ResNet-50", 64, (3, 4, 6, 3), Bottleneck),
+    ("resnet-w8", "ResNet of width 8, three stages of one block", 8, (1, 1, 1), BasicBlock),
+    ("resnet-w16", "ResNet of width 16, three stages of one block", 16, (1, 1, 1), BasicBlock),
+):
+    MODELS.add(
+        ModelInfo(
+            name=_name,
+            title=_title,
+            paper=_PAPER,
+            stems=MODEL_STEMS,
+            build=partial(_build, _width, _blocks, _block),
+        )
+    )
