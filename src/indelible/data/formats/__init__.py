@@ -1,0 +1,1 @@
+"""File formats that several sources share: IDX, CIFAR batches, pickles of arrays, pictures."""
