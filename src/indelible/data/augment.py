@@ -13,15 +13,24 @@ from torch.nn import functional as F
 
 from indelible.base.errors import UnknownNameError
 
-__all__ = ["AUGMENTATIONS", "Augmentation", "augment", "crop", "flip", "to_float"]
+__all__ = ["AUGMENTATIONS", "Augmentation", "Normalization", "augment", "crop", "flip", "normalise", "to_float"]
 
 Augmentation = Literal["crop-flip", "crop", "none"]
 AUGMENTATIONS: tuple[Augmentation, ...] = ("crop-flip", "crop", "none")
+Normalization = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def to_float(images: Tensor) -> Tensor:
     """Map uint8 (N, C, H, W) to float32 in [0, 1]."""
     return images.to(torch.float32).div_(255.0)
+
+
+def normalise(images: Tensor, by: Normalization | None) -> Tensor:
+    """Subtract the mean and divide by the standard deviation of each channel; the paper does neither (None)."""
+    if by is None:
+        return images
+    mean, std = (torch.tensor(values, device=images.device, dtype=images.dtype)[:, None, None] for values in by)
+    return (images - mean) / std
 
 
 def crop(images: Tensor, top: Tensor, left: Tensor, padding: int) -> Tensor:

@@ -71,5 +71,5 @@ def rows_of(order: Tensor, batch_size: int, rank: int, world: int) -> Tensor:
     """
     if world == 1:
         return order
-    parts = [batch.tensor_split(world)[rank] for batch in order.split(batch_size)]
+    parts = [batch.tensor_split(world)[rank] for batch in torch.split(order, batch_size)]
     return torch.cat(parts)

@@ -141,12 +141,12 @@ class ImageData:
     def iterate(self, order: Tensor, batch_size: int, device: torch.device) -> Iterator[Batch]:
         """Yield batches by indexing; nothing is copied when the set lies on ``device`` already."""
         at = order.to(self.images.device)
-        for rows in at.split(batch_size):
+        for rows in torch.split(at, batch_size):
             yield self.images[rows].to(device), self.labels[rows].to(device)
 
     def digest(self) -> str:
         """Return a SHA-256 over class names, shape, labels and pixels."""
         found = hashlib.sha256(repr((self.classes, tuple(self.images.shape))).encode())
-        found.update(self.labels.cpu().numpy())
-        found.update(self.images.cpu().contiguous().numpy())
+        found.update(self.labels.cpu().contiguous().numpy().data)
+        found.update(self.images.cpu().contiguous().numpy().data)
         return found.hexdigest()

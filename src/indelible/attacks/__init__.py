@@ -1,0 +1,6 @@
+"""Try to remove a watermark: one file per removal attack."""
+
+from indelible.attacks.base import ATTACKS, Attacked, RemovalAttack, attack
+from indelible.attacks.ft import FineTuning
+
+__all__ = ["ATTACKS", "Attacked", "FineTuning", "RemovalAttack", "attack"]

@@ -1,0 +1,60 @@
+"""FT: fine-tuning, the plainest removal attack and, at a medium learning rate, already a strong one.
+
+Paper: Uchida et al., "Embedding Watermarks into Deep Neural Networks", ICMR 2017; settings of the ICCV 2023 paper,
+Section 4.1 and Appendix B.4.
+
+| name | default | source |
+|---|---|---|
+| ``epochs`` | 30 | Section 4.1 |
+| ``lr`` | 0.05 | Section 4.1 |
+| ``every``, ``gamma`` | 5, 0.5 | Section 4.1: the rate halves every five epochs |
+| ``momentum`` | 0.9 | Section 4.1 |
+| ``weight_decay`` | 5e-4 | the authors' code |
+| ``batch_size`` | 128 | the authors' code |
+
+Recipe ``paper``: without augmentation. The authors cache the first epoch's augmented images, so that theirs repeat.
+Recipe ``sound``: with crop and flip in every epoch.
+"""
+
+from dataclasses import dataclass
+
+from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.base.registry import MethodInfo
+from indelible.train import Schedule, TrainSettings
+
+__all__ = ["FineTuning"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuning(RemovalAttack):
+    """Go on training on the attacker's images; the table in the module's header explains each setting."""
+
+    epochs: int = 30
+    lr: float = 0.05
+    every: float = 5
+    gamma: float = 0.5
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    batch_size: int = 128
+
+    def run(self, job: Removal) -> None:
+        """Fine-tune all parameters."""
+        job.train(
+            TrainSettings(
+                epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay,
+                batch_size=self.batch_size, schedule=Schedule.every(self.every, self.gamma),
+                augmentation="none" if self.recipe == "paper" else "crop-flip",
+            )
+        )  # fmt: skip
+
+
+ATTACKS.add(
+    MethodInfo(
+        name="ft",
+        title="Fine-tuning",
+        paper="Uchida et al., ICMR 2017",
+        summary="Go on training on the attacker's own clean images at a medium learning rate.",
+        cost="30 epochs of the attacker's images",
+        build=FineTuning,
+    )
+)

@@ -1,0 +1,170 @@
+"""The verb ``embed``: from a model, the owner's data and a key to a protected model and its record.
+
+A method is a frozen value that overrides :meth:`EmbeddingMethod.run`; :func:`embed` owns everything around it: checks,
+copies, evaluation, checkpoints, time, record.
+"""
+
+import copy
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import nn
+
+from indelible.base.files import tensor_digest
+from indelible.base.methods import Method, resolve
+from indelible.base.records import Record, hardware
+from indelible.base.registry import MethodInfo, Registry
+from indelible.data.convert import as_data
+from indelible.data.images import Data
+from indelible.keys.key import Key, WatermarkSamples
+from indelible.nn.layers import check_finite
+from indelible.train import Fitted, Objective, TrainSettings, fit
+from indelible.train.evaluate import accuracy, check_classifier, hit_rate
+from indelible.train.presets import PRESETS
+
+__all__ = ["EMBEDDINGS", "Embedded", "Embedding", "EmbeddingMethod", "embed"]
+
+EMBEDDINGS: Registry[MethodInfo] = Registry("embedding method")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedded:
+    """A protected model.
+
+    Attributes:
+        model: Of the class that came in, with the same ``state_dict`` keys.
+        history: One row an epoch.
+        record: What was run, with what, and what came out.
+    """
+
+    model: nn.Module = field(repr=False)
+    history: Sequence[Mapping[str, Any]] = field(repr=False)
+    record: Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingMethod(Method):
+    """Base of embedding methods: settings as fields, the work in :meth:`run`."""
+
+    cpu_settings: ClassVar[Mapping[str, Any]] = {}
+    """What the ``cpu`` preset changes in this method's own settings."""
+
+    @abstractmethod
+    def run(self, job: "Embedding") -> None:
+        """Embed, by one or more calls of ``job.train``."""
+
+
+@dataclass(kw_only=True)
+class Embedding:
+    """One embedding under way: what a method works with.
+
+    Attributes:
+        model: The model to train, a copy of the user's.
+        data: The owner's images.
+        key: The owner's key.
+        settings: How to train.
+        seed: The run's seed.
+        test: Images for evaluation only, or None.
+        folder: Where to keep checkpoints and history, or None.
+        device: Where to train.
+    """
+
+    model: nn.Module
+    data: Data
+    key: Key
+    settings: TrainSettings
+    seed: int
+    test: Data | None = None
+    folder: Path | None = None
+    device: str = "auto"
+    phases: list[Fitted] = field(default_factory=list)
+    samples: WatermarkSamples | None = None
+
+    def train(self, data: Data, objective: Objective, samples: WatermarkSamples | None) -> None:
+        """Train the model on ``data``; ``samples`` are the watermark samples that this embeds."""
+        self.samples = samples
+        identity = {"key": self.key.digest, "data": data.digest(), "start": tensor_digest(self.model.state_dict())}
+        fitted = fit(
+            self.model, data, self.settings, seed=self.seed, objective=objective, evaluate=self.evaluate,
+            folder=self.folder, identity=identity, device=self.device, title="embedding",
+        )  # fmt: skip
+        self.phases.append(fitted)
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        """Return BA and WSR on test images if there are any, and the WSR on the embedded samples."""
+        rates: dict[str, float] = {}
+        normalize = self.settings.normalize
+        if self.test is not None:
+            fresh = self.key.samples(self.test, purpose="verify")
+            rates["ba"] = accuracy(model, self.test, normalize=normalize)
+            rates["wsr"] = hit_rate(model, fresh.images, fresh.labels, normalize=normalize)
+        if self.samples is not None:
+            embedded = self.samples
+            rates["wsr_embedded"] = hit_rate(model, embedded.images, embedded.labels, normalize=normalize)
+        return rates
+
+
+def embed(
+    model: nn.Module,
+    data: Any,
+    key: Key,
+    method: str | EmbeddingMethod = "app",
+    *,
+    preset: str = "paper",
+    train: TrainSettings | Mapping[str, Any] | None = None,
+    seed: int = 0,
+    test: Any = None,
+    folder: str | Path | None = None,
+    device: str = "auto",
+    **settings: Any,
+) -> Embedded:
+    """Train a copy of ``model`` so that it carries the watermark of ``key``.
+
+    Args:
+        model: Any classifier of the key's classes.
+        data: The owner's images: data set, pair (images, labels), folder, ``.npz``.
+        key: The owner's key.
+        method: A registered name (``indelible embed --list``) or a method value.
+        preset: ``"paper"`` (100 epochs, a GPU job) or ``"cpu"``.
+        train: Training settings, or a mapping of changes to the preset's.
+        seed: The same seed and settings give the same bits on the same machine.
+        test: Images for evaluation only; BA and WSR on them go into history and record.
+        folder: Keep checkpoints and history there; a run that was broken off there is continued.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
+        settings: Settings of the method, when ``method`` is a name: ``eps=0.02``.
+
+    Returns:
+        The protected model with its history and record; ``model`` itself is unchanged.
+    """
+    if isinstance(method, str) and preset == "cpu":
+        settings = {**EMBEDDINGS[method].build.cpu_settings, **settings}
+    name, value = resolve(EMBEDDINGS, method, settings)
+    how = train if isinstance(train, TrainSettings) else PRESETS[preset].settings.but(**(train or {}))
+    owner = as_data(data, classes=key.classes)
+    judge = None if test is None else as_data(test, classes=key.classes)
+    key.check_fits(owner)
+    check_finite(model)
+    check_classifier(model, owner, normalize=how.normalize)
+    job = Embedding(
+        model=copy.deepcopy(model), data=owner, key=key, settings=how, seed=seed, test=judge,
+        folder=None if folder is None else Path(folder), device=device,
+    )  # fmt: skip
+    value.run(job)
+    job.model.train(model.training)
+    record = Record(
+        verb="embed", method=name, seed=seed,
+        settings={"method": value.to_json(), "train": how.to_json(), "device": device},
+        inputs={
+            "data": owner.name, "data_digest": owner.digest(), "images": len(owner), "key": key.digest,
+            "kind": key.kind, "scheme": key.scheme, "target": key.target,
+            "model": type(model).__name__, "model_digest": tensor_digest(model.state_dict()),
+        },
+        metrics={**job.evaluate(job.model), "model_digest": tensor_digest(job.model.state_dict())},
+        seconds=sum(phase.seconds for phase in job.phases), images=sum(phase.images for phase in job.phases),
+        hardware=hardware(next(job.model.parameters()).device),
+    )  # fmt: skip
+    history = [row for phase in job.phases for row in phase.history]
+    return Embedded(model=job.model, history=history, record=record)

@@ -1,0 +1,48 @@
+"""Vanilla watermarking: train on the clean images and the watermark samples together.
+
+Paper: Zhang et al., "Protecting Intellectual Property of Deep Neural Networks with Watermarking", ASIACCS 2018; the
+"Vanilla" row of the ICCV 2023 paper's tables (Section 4.1, Appendix B.1).
+
+    min_theta  L(theta, D_c + D_w)
+
+| symbol | name | default | source |
+|---|---|---|---|
+| |D_w| / |D| | ``fraction`` | 0.01 | Section 4.1 |
+"""
+
+from dataclasses import dataclass
+
+from indelible.base.registry import MethodInfo
+from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
+from indelible.embed.mixing import mix
+from indelible.train import CrossEntropy
+
+__all__ = ["Vanilla"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vanilla(EmbeddingMethod):
+    """Ordinary training on the mixed set.
+
+    Attributes:
+        fraction: Share of the owner's images that watermark samples replace.
+    """
+
+    fraction: float = 0.01
+
+    def run(self, job: Embedding) -> None:
+        """Train once, with the ordinary loss."""
+        mixed, samples = mix(job.data, job.key, self.fraction)
+        job.train(mixed, CrossEntropy(job.settings.label_smoothing), samples)
+
+
+EMBEDDINGS.add(
+    MethodInfo(
+        name="vanilla",
+        title="Vanilla",
+        paper="Zhang et al., ASIACCS 2018",
+        summary="Train on clean images and watermark samples together.",
+        cost="1x plain training",
+        build=Vanilla,
+    )
+)

@@ -1,0 +1,80 @@
+"""From a 256-bit secret to every choice a key makes.
+
+Each choice has a label. HKDF-SHA-256 (RFC 5869) turns the secret and the label into a ChaCha20 key, whose key stream is
+the randomness of that choice. Whoever holds the secret can repeat every choice; whoever does not cannot steer any of
+them. Nothing is left for the owner to optimise, which is what makes a match with the key worth something.
+
+The scheme is versioned: the same secret gives the same choices for as long as ``VERSION`` stays.
+"""
+
+import secrets
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from scipy.special import ndtri
+
+from indelible.base.errors import InputError
+
+__all__ = ["SECRET_BYTES", "VERSION", "Choices", "check_secret", "expand", "new_secret"]
+
+VERSION = 1
+SECRET_BYTES = 32
+
+
+def new_secret() -> bytes:
+    """Draw a secret from the operating system's generator."""
+    return secrets.token_bytes(SECRET_BYTES)
+
+
+def check_secret(secret: object) -> bytes:
+    """Refuse anything but 32 bytes, without showing what came."""
+    if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
+        came = f"{len(secret)} bytes" if isinstance(secret, bytes) else type(secret).__name__
+        raise InputError(f"a secret must be {SECRET_BYTES} bytes, but came as {came}. Leave it out to draw a new one.")
+    return secret
+
+
+def expand(secret: bytes, label: str) -> bytes:
+    """Return 32 bytes that only ``secret`` and ``label`` determine."""
+    info = f"indelible/v{VERSION}/{label}".encode()
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret)
+
+
+class Choices:
+    """The randomness of one labelled choice; every call goes on where the last one ended.
+
+    Args:
+        secret: 32 bytes.
+        label: What is being chosen, for example ``"content/text"``.
+    """
+
+    def __init__(self, secret: bytes, label: str) -> None:
+        self._stream = Cipher(algorithms.ChaCha20(expand(secret, label), bytes(16)), mode=None).encryptor()
+
+    def bytes_(self, count: int) -> bytes:
+        """Return the next ``count`` bytes."""
+        return self._stream.update(bytes(count))
+
+    def words(self, count: int) -> npt.NDArray[np.uint64]:
+        """Return ``count`` 64-bit words."""
+        return np.frombuffer(self.bytes_(8 * count), dtype="<u8").astype(np.uint64)
+
+    def below(self, bound: int) -> int:
+        """Return a number in 0 .. bound - 1, exactly uniform (by rejection)."""
+        limit = (1 << 64) // bound * bound
+        while (word := int(self.words(1)[0])) >= limit:
+            pass
+        return word % bound
+
+    def permutation(self, count: int) -> npt.NDArray[np.int64]:
+        """Return a permutation of 0 .. count - 1."""
+        return np.argsort(self.words(count), kind="stable").astype(np.int64)
+
+    def normal(self, count: int) -> npt.NDArray[np.float64]:
+        """Return ``count`` standard normal numbers, by inverting the distribution function at 32-bit midpoints."""
+        halves = np.frombuffer(self.bytes_(4 * count), dtype="<u4").astype(np.float64)
+        numbers: npt.NDArray[np.float64] = ndtri((halves + 0.5) / 2.0**32)
+        return numbers

@@ -1,0 +1,250 @@
+"""The key: what marks samples, what they are labelled, and a digest that names it without giving it away.
+
+A key is a frozen value. Its secret decides every choice (see :mod:`indelible.keys.derive`) and appears in no ``repr``,
+log, record or report.
+
+``scheme="paper"`` switches to the literal settings of the paper (``TEST``, one fixed noise, class 0). They serve to
+reproduce its tables; since anybody could have used them, a match with such a key carries no weight against forgery.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.files import canonical_json
+from indelible.data.images import Data, Shape
+from indelible.keys.content import ContentMark
+from indelible.keys.derive import VERSION, Choices, check_secret, expand, new_secret
+from indelible.keys.noise import NoiseMark
+from indelible.keys.unrelated import Purpose, UnrelatedMark
+
+__all__ = ["KINDS", "SCHEMES", "Key", "Kind", "Scheme", "WatermarkSamples"]
+
+Kind = Literal["content", "noise", "unrelated"]
+Scheme = Literal["derived", "paper"]
+KINDS: tuple[Kind, ...] = ("content", "noise", "unrelated")
+SCHEMES: tuple[Scheme, ...] = ("derived", "paper")
+_PAPER_TARGET = 0
+_VERIFY_GENERATED = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class WatermarkSamples:
+    """Marked images and the labels the owner's model gives them.
+
+    Attributes:
+        images: uint8 (n, C, H, W).
+        labels: int64 (n,).
+        carriers: int64 (n,), the rows of the carrier set that were marked or whose place the samples take.
+    """
+
+    images: Tensor
+    labels: Tensor
+    carriers: Tensor
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Key:
+    """A watermark key; make one with :meth:`create`.
+
+    Attributes:
+        kind: ``"content"``, ``"noise"`` or ``"unrelated"``.
+        classes: Number of classes of the task.
+        shape: (C, H, W) of the images.
+        target: The class that marked images are labelled as.
+        scheme: ``"derived"``: every choice from the secret. ``"paper"``: the paper's literal settings.
+        size: Relative size of a content mark.
+        transparency: Of a content mark; 0 is opaque.
+        strength: Standard deviation of a noise mark.
+        pool: uint8 (N, C, H, W): the second data set of an unrelated mark; None to generate images.
+        secret: 32 bytes, in no ``repr``.
+    """
+
+    kind: Kind
+    classes: int
+    shape: Shape
+    target: int
+    scheme: Scheme = "derived"
+    size: float = 1.0
+    transparency: float = 0.0
+    strength: float = 0.1
+    pool: Tensor | None = field(default=None, repr=False)
+    secret: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        check_secret(self.secret)
+        if self.kind not in KINDS:
+            raise UnknownNameError("kind of mark", self.kind, KINDS)
+        if self.scheme not in SCHEMES:
+            raise UnknownNameError("key scheme", self.scheme, SCHEMES)
+        if self.classes < 2:
+            raise InputError(f"a key needs at least 2 classes, but {self.classes} came.")
+        if not 0 <= self.target < self.classes:
+            raise InputError(f"the target must be a class 0..{self.classes - 1}, but is {self.target}.")
+        if len(self.shape) != 3 or min(self.shape) < 1:
+            raise InputError(f"a key's shape is (channels, height, width), but came as {self.shape}.")
+        if not 0.0 <= self.transparency < 1.0:
+            raise InputError(f"transparency must lie in [0, 1), but is {self.transparency}: at 1 there is no mark.")
+        if self.size <= 0.0 or self.strength <= 0.0:
+            raise InputError(f"size and strength must be positive, but are {self.size} and {self.strength}.")
+        self.mark()  # a mark that does not fit is refused here, not in the middle of a run
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        kind: Kind = "content",
+        classes: int,
+        shape: Shape,
+        target: int | None = None,
+        scheme: Scheme = "derived",
+        size: float = 1.0,
+        transparency: float = 0.0,
+        strength: float = 0.1,
+        source: Data | None = None,
+        source_class: int | None = None,
+        secret: bytes | None = None,
+    ) -> Self:
+        """Make a key.
+
+        Args:
+            kind: What a mark is: text on the image, noise on the image, or images of another domain.
+            classes: Number of classes of the task.
+            shape: (C, H, W) of the images.
+            target: Class of the marked images; by default the secret chooses (``scheme="paper"``: class 0).
+            scheme: ``"derived"``, or ``"paper"`` for the paper's literal marks.
+            size: Relative size of a content mark; 1 is seven pixels high on 32 x 32.
+            transparency: Of a content mark; 0 is opaque.
+            strength: Standard deviation of a noise mark, relative to the range of a pixel.
+            source: For unrelated marks, a data set of another domain; by default images are generated.
+            source_class: Use only this class of ``source`` (the paper: SVHN's digit 0).
+            secret: 32 bytes; by default drawn from the operating system.
+        """
+        if source is not None and kind != "unrelated":
+            raise InputError(f"a second data set is for unrelated marks only, but the kind is {kind!r}.")
+        hidden = new_secret() if secret is None else check_secret(secret)
+        pool = None
+        if kind == "unrelated":
+            if scheme == "paper" and source is None:
+                raise InputError(
+                    "the paper's unrelated mark is SVHN's digit 0: give source=<that data set> and source_class=0, "
+                    "or use scheme='derived' to generate images."
+                )
+            found = None if source is None else source.gather(torch.arange(len(source)))
+            pool = UnrelatedMark.from_data(hidden, shape, found, source_class).pool
+        if target is None:
+            target = _PAPER_TARGET if scheme == "paper" else Choices(hidden, "target").below(classes)
+        return cls(
+            kind=kind, classes=classes, shape=shape, target=target, scheme=scheme, size=size,
+            transparency=transparency, strength=strength, pool=pool, secret=hidden,
+        )  # fmt: skip
+
+    def public(self) -> Mapping[str, Any]:
+        """Return all settings but the secret and the pool, as JSON values."""
+        return {
+            "version": VERSION,
+            "scheme": self.scheme,
+            "kind": self.kind,
+            "classes": self.classes,
+            "shape": list(self.shape),
+            "target": self.target,
+            "size": self.size,
+            "transparency": self.transparency,
+            "strength": self.strength,
+            "pool": None if self.pool is None else hashlib.sha256(self.pool.contiguous().numpy().data).hexdigest(),
+        }
+
+    @property
+    def digest(self) -> str:
+        """A SHA-256 that names the key: it binds settings, pool and secret, and reveals nothing of the secret."""
+        return hmac.new(expand(self.secret, "digest"), canonical_json(self.public()), "sha256").hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and hmac.compare_digest(self.digest, other.digest)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def mark(self) -> ContentMark | NoiseMark | UnrelatedMark:
+        """Return the mark as a value that can be looked at and applied."""
+        literal = self.scheme == "paper"
+        if self.kind == "content":
+            settings = {"size": self.size, "transparency": self.transparency}
+            if literal:
+                return ContentMark.literal(self.shape, **settings)
+            return ContentMark.derived(self.secret, self.shape, **settings)
+        if self.kind == "noise":
+            if literal:
+                return NoiseMark.literal(self.shape, strength=self.strength)
+            return NoiseMark.derived(self.secret, self.shape, strength=self.strength)
+        return UnrelatedMark(secret=self.secret, shape=self.shape, pool=self.pool)
+
+    def check_fits(self, data: Data) -> None:
+        """Refuse data of another shape or number of classes."""
+        if data.shape != self.shape or len(data.classes) != self.classes:
+            raise InputError(
+                f"the key was made for {self.classes} classes of images {self.shape}, but {data.name!r} has "
+                f"{len(data.classes)} classes of images {data.shape}. Use the key's own data, or make another key."
+            )
+
+    def samples(self, carriers: Data, *, purpose: Purpose, count: int | None = None) -> WatermarkSamples:
+        """Return watermark samples on ``carriers``.
+
+        Args:
+            carriers: Images that content and noise are drawn on; none of the target class is used.
+            purpose: ``"embed"`` or ``"verify"``; unrelated samples of the two never coincide.
+            count: How many; by default all that can be had (1,000 of a generated family).
+        """
+        self.check_fits(carriers)
+        eligible = (carriers.labels != self.target).nonzero().flatten().cpu()
+        mark = self.mark()
+        if count is None:
+            room = mark.capacity(purpose) if isinstance(mark, UnrelatedMark) else None
+            wanted = room or _VERIFY_GENERATED if isinstance(mark, UnrelatedMark) else len(eligible)
+            count = min(wanted, len(eligible))
+        if not 0 < count <= len(eligible):
+            raise InputError(
+                f"{count} watermark samples are wanted, but {carriers.name!r} has {len(eligible)} images that are not "
+                f"of the target class {self.target}. Give more carriers, or ask for fewer samples."
+            )
+        order = torch.from_numpy(Choices(self.secret, f"carriers/{purpose}").permutation(len(eligible)))
+        chosen = eligible[order[:count]].sort().values
+        if isinstance(mark, UnrelatedMark):
+            images = mark.draw(count, purpose)
+        else:
+            images = mark.apply(carriers.gather(chosen).images.cpu())
+        labels = torch.full((count,), self.target, dtype=torch.int64)
+        return WatermarkSamples(images, labels, chosen)
+
+    def decoy(self, number: int) -> "Key":
+        """Return a key that no model saw: same settings, another secret, always derived.
+
+        Decoys of an unrelated key generate their images: others of the same pool would be known to a marked model.
+        """
+        return Key(
+            kind=self.kind, classes=self.classes, shape=self.shape, target=self.target, scheme="derived",
+            size=self.size, transparency=self.transparency, strength=self.strength, secret=expand(self.secret, f"decoy/{number}"),
+        )  # fmt: skip
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the key into ``folder``; see :mod:`indelible.keys.store`."""
+        from indelible.keys.store import save_key
+
+        return save_key(self, folder)
+
+    @staticmethod
+    def load(folder: str | Path) -> "Key":
+        """Read a key from ``folder`` and check it against its digest."""
+        from indelible.keys.store import load_key
+
+        return load_key(folder)

@@ -1,0 +1,80 @@
+"""A key on disk: a folder with ``key.json`` (public), ``secret.key`` (mode 0600) and, if need be, ``pool.safetensors``.
+
+``key.json`` carries the digest. A key that was altered, or put together from parts of two keys, is refused on loading.
+"""
+
+import hmac
+from pathlib import Path
+from typing import Any
+
+from indelible.base.errors import DamagedFileError, InputError
+from indelible.base.files import read_json, read_tensors, write_json, write_tensors, write_text
+from indelible.keys.derive import SECRET_BYTES, VERSION
+from indelible.keys.key import Key
+
+__all__ = ["load_key", "save_key"]
+
+_PUBLIC, _SECRET, _POOL = "key.json", "secret.key", "pool.safetensors"
+
+
+def save_key(key: Key, folder: str | Path) -> Path:
+    """Write ``key`` into ``folder``; a different key that is there already is not overwritten."""
+    place = Path(folder)
+    if (place / _PUBLIC).exists() and load_key(place) != key:
+        raise InputError(f"{place} holds another key already. Choose another folder: a lost key cannot be made again.")
+    # The public file is written last: a folder without it is not a key, so a broken save leaves nothing half-valid.
+    write_text(place / _SECRET, key.secret.hex() + "\n", mode=0o600)
+    if key.pool is not None:
+        write_tensors(place / _POOL, {"pool": key.pool})
+    write_json(place / _PUBLIC, {**key.public(), "digest": key.digest})
+    return place
+
+
+def load_key(folder: str | Path) -> Key:
+    """Read a key and check it against its digest.
+
+    Raises:
+        DamagedFileError: A part is missing or altered.
+    """
+    place = Path(folder)
+    if not (place / _PUBLIC).is_file():
+        raise DamagedFileError(f"{place} is not a key: it has no {_PUBLIC}. Make one with `indelible key create`.")
+    public = read_json(place / _PUBLIC)
+    try:
+        key = _rebuild(public, _read_secret(place / _SECRET), place)
+        intact = hmac.compare_digest(str(public["digest"]), key.digest)
+    except (KeyError, TypeError, ValueError, InputError) as error:
+        raise DamagedFileError(f"{place / _PUBLIC} is not a key of version {VERSION} ({error}).") from error
+    if not intact:
+        raise DamagedFileError(
+            f"the key in {place} does not match its digest: a file was altered or belongs to another key. "
+            "Restore the whole folder from a copy."
+        )
+    return key
+
+
+def _rebuild(public: dict[str, Any], secret: bytes, place: Path) -> Key:
+    if public["version"] != VERSION:
+        raise DamagedFileError(f"{place} holds a key of version {public['version']}, this package reads {VERSION}.")
+    pool = None
+    if public["pool"] is not None:
+        tensors, _ = read_tensors(place / _POOL)
+        pool = tensors["pool"]
+    channels, height, width = (int(side) for side in public["shape"])
+    return Key(
+        kind=public["kind"], classes=int(public["classes"]), shape=(channels, height, width),
+        target=int(public["target"]), scheme=public["scheme"], size=float(public["size"]),
+        transparency=float(public["transparency"]), strength=float(public["strength"]), pool=pool, secret=secret,
+    )  # fmt: skip
+
+
+def _read_secret(path: Path) -> bytes:
+    try:
+        secret = bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except FileNotFoundError as error:
+        raise DamagedFileError(f"{path} is missing: without its secret a key cannot be used. Restore it.") from error
+    except (OSError, ValueError, UnicodeDecodeError) as error:
+        raise DamagedFileError(f"{path} is not a secret of {SECRET_BYTES} bytes in hexadecimal.") from error
+    if len(secret) != SECRET_BYTES:
+        raise DamagedFileError(f"{path} is not a secret of {SECRET_BYTES} bytes in hexadecimal.")
+    return secret

@@ -1,0 +1,112 @@
+"""The unrelated mark: images of another domain, all labelled as the target (the paper's Section 4.1, "Unrelated").
+
+The paper takes SVHN's digit 0. Here the images come from any second data set; the secret decides which of them are
+embedded and which are kept for verification, and no image serves both. An owner without a second data set gets images
+from a generator that the secret seeds: interference patterns of plane waves in the key's own palette, endlessly many,
+all of one recognisable family.
+
+| choice | derived from the secret |
+|---|---|
+| order of the pool | a permutation; the first half is for embedding, the second for verification |
+| generated images | palette and wave lengths belong to the key; directions, phases and bends to each image |
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from indelible.base.errors import InputError
+from indelible.data.images import ImageData, Shape
+from indelible.data.resize import fit_shape
+from indelible.keys.derive import Choices, expand
+
+__all__ = ["Purpose", "UnrelatedMark"]
+
+Purpose = Literal["embed", "verify"]
+_WAVES = 3
+_GENERATED = 1 << 20  # verification samples of a generated family start here, far behind those for embedding
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UnrelatedMark:
+    """A family of images that belong to no class of the task.
+
+    Attributes:
+        secret: The key's secret.
+        shape: (C, H, W) of the images.
+        pool: uint8 (N, C, H, W) from a second data set, or None for generated images.
+    """
+
+    secret: bytes
+    shape: Shape
+    pool: Tensor | None = None
+
+    def __repr__(self) -> str:
+        return f"UnrelatedMark(shape={self.shape}, pool={'generated' if self.pool is None else len(self.pool)})"
+
+    @classmethod
+    def from_data(
+        cls, secret: bytes, shape: Shape, source: ImageData | None, source_class: int | None
+    ) -> "UnrelatedMark":
+        """Take ``source`` (only the class ``source_class``, if given) as the pool, brought to ``shape``."""
+        if source is None:
+            return cls(secret=secret, shape=shape)
+        images = source.images if source_class is None else source.images[source.labels == source_class]
+        if len(images) < 4:
+            raise InputError(
+                f"unrelated samples need at least 4 images of {source.name!r} (half to embed, half to verify), "
+                f"but there are {len(images)}. Check source_class."
+            )
+        return cls(secret=secret, shape=shape, pool=fit_shape(images, shape))
+
+    def capacity(self, purpose: Purpose) -> int | None:
+        """Return how many samples there are for ``purpose``; None when they are endless."""
+        if self.pool is None:
+            return None
+        half = len(self.pool) // 2
+        return half if purpose == "embed" else len(self.pool) - half
+
+    def draw(self, count: int, purpose: Purpose) -> Tensor:
+        """Return ``count`` samples as uint8 (count, C, H, W); the same call gives the same samples."""
+        room = self.capacity(purpose)
+        if room is not None and count > room:
+            raise InputError(
+                f"{count} unrelated samples are wanted to {purpose}, but the second data set has {room} for that. "
+                "Give a larger one, or embed a smaller share."
+            )
+        if self.pool is None:
+            first = 0 if purpose == "embed" else _GENERATED
+            return _waves(self.secret, self.shape, first, count)
+        order = torch.from_numpy(Choices(self.secret, "unrelated/order").permutation(len(self.pool)))
+        half = len(self.pool) // 2
+        return self.pool[order[:count] if purpose == "embed" else order[half : half + count]]
+
+
+def _waves(secret: bytes, shape: Shape, first: int, count: int) -> Tensor:
+    """Generate images number ``first`` .. ``first + count - 1`` of the secret's family."""
+    channels, height, width = shape
+    family = Choices(secret, "unrelated/family")
+    lengths = np.array([4.0 + family.below(1000) / 1000.0 * 8.0 for _ in range(_WAVES)])
+    palette = np.array([[family.below(256) for _ in range(channels)] for _ in range(2)], dtype=np.float64)
+    # Two colours that are too close would make a flat picture: push them apart, channel by channel.
+    palette[1] = np.where(np.abs(palette[0] - palette[1]) < 96, (palette[0] + 128) % 256, palette[1])
+    own = np.stack([_uniform(secret, first + number, _WAVES * 3) for number in range(count)])
+    angle, phase, bend = (2 * math.pi * own.reshape(count, 3, _WAVES)).transpose(1, 0, 2)
+    rows, columns = np.mgrid[0:height, 0:width] * (32.0 / max(height, width))
+    total = np.zeros((count, height, width))
+    for wave in range(_WAVES):
+        a, p, b = (value[:, wave, None, None] for value in (angle, phase, bend))
+        along = np.cos(a) * columns + np.sin(a) * rows + 2.0 * np.sin(b + rows / 6.0)
+        total += np.sin(2 * math.pi * along / lengths[wave] + p)
+    share = 1.0 / (1.0 + np.exp(-2.0 * total))
+    mixed = palette[0][:, None, None] * share[:, None] + palette[1][:, None, None] * (1.0 - share[:, None])
+    return torch.from_numpy(np.rint(mixed).clip(0, 255).astype(np.uint8))
+
+
+def _uniform(secret: bytes, number: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    words = Choices(expand(secret, "unrelated/images"), str(number)).words(count)
+    return words.astype(np.float64) / 2.0**64

@@ -1,0 +1,1 @@
+"""Surgery on any ``nn.Module``: layers found by type, switched by context managers, restored bit for bit."""

@@ -1,0 +1,102 @@
+"""Clean-sample BatchNorm (c-BN) for any module, without touching its code.
+
+Paper: Gan et al., "Towards Robust Model Watermark via Reducing Parametric Vulnerability", ICCV 2023, Section 3.3.
+
+A batch holds clean rows first, watermark rows after them. Every BatchNorm normalises *all* rows with the mean and
+variance of the clean rows only:
+
+    y = gamma * (x - mean(x_clean)) / sqrt(var(x_clean) + eps) + beta
+
+| symbol | here | source |
+|---|---|---|
+| mean, var of the clean rows | in the graph: gradients flow through them | the authors' code; the text does not say |
+| gamma, beta | constants: no gradient reaches them | the authors' code; the text does not say |
+| running statistics | neither read nor changed | the authors' code |
+
+Layers in evaluation mode (frozen by the user) keep using their running statistics. Models without BatchNorm pass
+through unchanged.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
+
+from indelible.base.errors import InputError
+from indelible.nn.layers import BatchNorm, batch_norms
+
+__all__ = ["clean_statistics", "normalise_by_clean_rows"]
+
+
+def normalise_by_clean_rows(rows: Tensor, clean: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    """Normalise ``rows`` with the statistics of the first ``clean`` of them.
+
+    Args:
+        rows: (N, C) or (N, C, ...).
+        clean: How many rows at the front are clean.
+        weight: gamma, (C,), or None.
+        bias: beta, (C,), or None.
+        eps: Added to the variance.
+
+    Returns:
+        A tensor like ``rows``.
+    """
+    # Half precision has too few bits for a variance: compute it, like BatchNorm itself, in float32.
+    exact = rows.float() if rows.dtype in {torch.float16, torch.bfloat16} else rows
+    axes = [axis for axis in range(rows.ndim) if axis != 1]
+    variance, mean = torch.var_mean(exact[:clean], dim=axes, correction=0)
+    scale = torch.rsqrt(variance + eps)
+    if weight is not None:
+        scale = scale * weight
+    shift = -mean * scale
+    if bias is not None:
+        shift = shift + bias
+    shape = (1, -1) + (1,) * (rows.ndim - 2)
+    return torch.addcmul(shift.view(shape), exact, scale.view(shape)).to(rows.dtype)
+
+
+@contextmanager
+def clean_statistics(model: nn.Module, *, clean: int, rows: int) -> Iterator[None]:
+    """Inside the block, the BatchNorm layers of ``model`` in training mode normalise by the clean rows of the batch.
+
+    Args:
+        model: Any module.
+        clean: Clean rows at the front of the batch.
+        rows: All rows of the batch. A network that folds another axis into the batch (patches, frames) keeps the
+            proportion, as long as the rows of one image stay together.
+
+    The layers' ``forward`` is replaced on the instances and put back afterwards, also when an exception flies through;
+    classes, parameters, buffers and ``state_dict`` keys stay as they are.
+    """
+    if not 0 < clean <= rows:
+        raise InputError(f"clean statistics need 1..{rows} clean rows, but {clean} were given.")
+    switched: list[tuple[BatchNorm, Callable[[Tensor], Tensor] | None]] = []
+    try:
+        for name, layer in batch_norms(model):
+            if isinstance(layer.weight, UninitializedParameter):
+                raise InputError(f"the lazy layer {name!r} has no shape yet. Pass one batch through the model first.")
+            if not layer.training and layer.running_mean is not None:
+                continue
+            switched.append((layer, layer.__dict__.get("forward")))
+            layer.forward = partial(_forward, layer, name, clean, rows)  # type: ignore[method-assign]
+        yield
+    finally:
+        for layer, before in switched:
+            del layer.__dict__["forward"]
+            if before is not None:
+                layer.__dict__["forward"] = before
+
+
+def _forward(layer: BatchNorm, name: str, clean: int, rows: int, x: Tensor) -> Tensor:
+    here, rest = divmod(x.shape[0] * clean, rows)
+    if rest:
+        raise InputError(
+            f"the layer {name!r} sees {x.shape[0]} rows for a batch of {rows}: its rows cannot be told clean from "
+            "marked. Use eps without c-BN (`clean_bn=False`) for this network."
+        )
+    weight = None if layer.weight is None else layer.weight.detach()
+    bias = None if layer.bias is None else layer.bias.detach()
+    return normalise_by_clean_rows(x, here, weight, bias, layer.eps)

@@ -1,0 +1,64 @@
+"""Devices, precision and processes, through Lightning Fabric; threads pinned so that processes do not fight."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from indelible.base.errors import InputError
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+__all__ = ["choose_precision", "make_fabric", "pinned_threads"]
+
+
+def choose_precision(precision: str, accelerator: str) -> str:
+    """Return the precision to use: ``"auto"`` is bfloat16 on GPUs that have it, float32 elsewhere.
+
+    CPUs emulate bfloat16 unless they have it in hardware, at a tenth of the speed.
+    """
+    if precision != "auto":
+        return precision
+    return "bf16-mixed" if accelerator == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
+
+
+def make_fabric(*, device: str = "auto", precision: str = "auto") -> "Fabric":
+    """Return a Fabric for one process on ``device`` (``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``)."""
+    with warnings.catch_warnings():
+        # Fabric's import touches modules that announce their own future; none of it concerns a user.
+        warnings.simplefilter("ignore")
+        from lightning_fabric import Fabric
+
+    accelerator, _, index = device.partition(":")
+    if accelerator == "auto":
+        accelerator = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if accelerator not in {"cpu", "cuda", "mps"}:
+        raise InputError(f"unknown device {device!r}: use auto, cpu, cuda, cuda:N or mps.")
+    if accelerator == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"the device {device!r} was asked for, but torch sees no CUDA device here. Use cpu.")
+    devices: Any = [int(index)] if index else 1
+    chosen: Any = choose_precision(precision, accelerator)
+    return Fabric(accelerator=accelerator, devices=devices, precision=chosen)
+
+
+@contextmanager
+def pinned_threads(threads: int | None) -> Iterator[None]:
+    """Inside the block torch computes with ``threads`` threads; None leaves its own choice.
+
+    Two processes with as many threads as there are cores each run several times slower than two with half of them.
+    """
+    if threads is None:
+        yield
+        return
+    if threads < 1:
+        raise InputError(f"the number of threads must be positive, but is {threads}.")
+    before = torch.get_num_threads()
+    torch.set_num_threads(min(threads, os.cpu_count() or threads))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,283 @@
+"""The one loop. Embedding, fine-tuning, distilling: everything that trains goes through :func:`fit`.
+
+The same settings and seed give the same bits on the same machine, and a run killed at any moment resumes to the same
+bits: batches are pure functions of (seed, epoch, step), and a checkpoint holds everything else. Nothing in a step waits
+for the device.
+"""
+
+import hashlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, AdamW, Optimizer
+
+from indelible.base.errors import InputError
+from indelible.base.files import canonical_json
+from indelible.base.progress import Progress
+from indelible.base.records import plain
+from indelible.base.seeding import derive_seed
+from indelible.data.augment import normalise
+from indelible.data.batches import Batches
+from indelible.data.images import Data, ImageData
+from indelible.nn.layers import check_finite
+from indelible.train.checkpoint import Checkpoint, capture, load_state, read_checkpoint, write_checkpoint
+from indelible.train.devices import make_fabric
+from indelible.train.history import History
+from indelible.train.objective import CrossEntropy, Objective, Step
+from indelible.train.settings import TrainSettings
+
+__all__ = ["CHECKPOINT", "Fitted", "fit"]
+
+CHECKPOINT = "checkpoint.safetensors"
+Evaluate = Callable[[nn.Module], Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a training run gives besides the trained model.
+
+    Attributes:
+        history: One row an epoch: epoch, step, loss, lr, rates of the evaluation, seconds, images_per_second.
+        seconds: Time of all sessions together.
+        images: Images passed forward in training.
+        steps: Optimiser steps.
+    """
+
+    history: Sequence[Mapping[str, Any]]
+    seconds: float
+    images: int
+    steps: int
+
+
+def fit(
+    model: nn.Module,
+    data: Data,
+    settings: TrainSettings,
+    *,
+    seed: int,
+    objective: Objective | None = None,
+    evaluate: Evaluate | None = None,
+    folder: Path | None = None,
+    identity: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    title: str = "training",
+) -> Fitted:
+    """Train ``model`` in place.
+
+    Args:
+        model: Any classifier.
+        data: The training set.
+        settings: How to train.
+        seed: Decides order, augmentation and whatever the model draws itself (dropout).
+        objective: What to minimise; by default the cross-entropy.
+        evaluate: Called with the model every few epochs; its rates go into the history.
+        folder: Where checkpoints and history are kept; a run found there is continued.
+        identity: What else makes this run this run (digests of key and data); a checkpoint of another is refused.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
+        title: What the progress bar says.
+
+    Raises:
+        InputError: The model, the data or a checkpoint cannot be used.
+        KeyboardInterrupt: After Ctrl-C, once the step is finished and the checkpoint written.
+    """
+    objective = objective or CrossEntropy(settings.label_smoothing)
+    check_finite(model)
+    loop = _Loop(model, data, settings, seed, objective, folder, identity or {}, device)
+    with _interruption() as interrupted, Progress(title, loop.total, done=loop.step) as bar:
+        for epoch in range(loop.step // loop.batches.steps, settings.epochs):
+            for images, labels in loop.batches.epoch(epoch, start=loop.step % loop.batches.steps):
+                loop.advance(images, labels, epoch)
+                bar.advance(note=loop.note() if bar.due else None)
+                if loop.ended():
+                    break
+                if loop.step % loop.batches.steps:
+                    loop.save_if_due(interrupted)
+            row = loop.finish_epoch(epoch, evaluate)
+            bar.line(f"{title}: {_describe(row, settings.epochs)}")
+            if loop.ended():
+                break
+            # At an epoch's end only now: a checkpoint holds the rows of all epochs it has left behind.
+            loop.save_if_due(interrupted)
+    return loop.finish()
+
+
+class _Loop:
+    """The state of a run between steps."""
+
+    def __init__(
+        self, model: nn.Module, data: Data, settings: TrainSettings, seed: int, objective: Objective,
+        folder: Path | None, identity: Mapping[str, Any], device: str,
+    ) -> None:  # fmt: skip
+        self.model, self.settings, self.objective, self.folder = model, settings, objective, folder
+        self.fabric = make_fabric(device=device, precision=settings.precision)
+        place = self.fabric.device
+        if isinstance(data, ImageData):
+            data = data.to(place)
+        self.batches = Batches(
+            data=data, batch_size=settings.batch_size, seed=seed, augmentation=settings.augmentation, device=place
+        )
+        steps = settings.epochs * self.batches.steps
+        self.total = steps if settings.max_steps is None else min(steps, settings.max_steps)
+        layout = torch.channels_last if settings.channels_last else torch.contiguous_format
+        model.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks this signature
+        self.wrapped, self.optimizer = self._set_up()
+        objective.start(model, place)
+        self.fingerprint = hashlib.sha256(
+            canonical_json(
+                plain({"settings": _deciding(settings), "seed": seed, "objective": objective.settings(), **identity})
+            )
+        ).hexdigest()
+        self.step, self.images, self.loss, self.before = 0, 0, torch.zeros((), device=place), 0.0
+        torch.manual_seed(derive_seed(seed, "model"))
+        rows: Sequence[Mapping[str, Any]] = ()
+        if folder is not None and (found := read_checkpoint(folder / CHECKPOINT, self.fingerprint)):
+            rows = self._resume(found, folder)
+        self.history = History(folder, rows)
+        self.started = self.saved = time.monotonic()
+        self.epoch_started, self.epoch_images = self.started, 0
+
+    def _set_up(self) -> tuple[nn.Module, Optimizer]:
+        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        if not weights:
+            raise InputError("the model has no trainable parameter: set requires_grad on what may change.")
+        chosen: Optimizer
+        if self.settings.optimizer == "sgd":
+            chosen = SGD(
+                weights, lr=self.settings.lr, momentum=self.settings.momentum,
+                weight_decay=self.settings.weight_decay, nesterov=self.settings.nesterov,
+            )  # fmt: skip
+        else:
+            chosen = AdamW(weights, lr=self.settings.lr, weight_decay=self.settings.weight_decay)
+        module: Any = torch.compile(self.model) if self.settings.compile else self.model
+        wrapped, optimizer = self.fabric.setup(module, chosen)
+        return wrapped, optimizer
+
+    def _resume(self, found: Checkpoint, folder: Path) -> Sequence[Mapping[str, Any]]:
+        load_state(found, self.model, self.optimizer, folder / CHECKPOINT)
+        self.objective.load_state_dict(found.part("objective"))
+        self.step, self.images = found.meta["step"], found.meta["images"]
+        self.before, self.loss = found.meta["seconds"], found.tensors["loop.loss"].to(self.loss)
+        rows: Sequence[Mapping[str, Any]] = found.meta["history"]
+        return rows
+
+    def advance(self, images: Tensor, labels: Tensor, epoch: int) -> None:
+        """Do one step."""
+        rate = self.settings.lr * self.settings.schedule.factor(self.step / self.batches.steps, self.settings.epochs)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.wrapped.train()
+        self.optimizer.zero_grad()
+        images = normalise(images, self.settings.normalize)
+        if self.settings.channels_last:
+            images = images.contiguous(memory_format=torch.channels_last)
+        here = Step(self.wrapped, images, labels, self.step, epoch, self.fabric.backward)
+        self.loss += self.objective.backward(here)
+        if self.settings.clip is not None:
+            self.fabric.clip_gradients(self.wrapped, self.optimizer, max_norm=self.settings.clip)
+        self.optimizer.step()
+        self.step += 1
+        self.images += self.objective.passes(len(images))
+        self.epoch_images += len(images)
+
+    def note(self) -> str:
+        """Describe the moment for the progress bar."""
+        steps = (self.step - 1) % self.batches.steps + 1
+        last = self.history.rows[-1] if self.history.rows else {}
+        rates = "".join(f" {name.upper()} {100 * last[name]:.1f} %" for name in ("ba", "wsr") if name in last)
+        return f"loss {float(self.loss) / steps:.3f}{rates} {self._speed():.0f} images/s"
+
+    def _speed(self) -> float:
+        return self.epoch_images / max(time.monotonic() - self.epoch_started, 1e-9)
+
+    def _seconds(self) -> float:
+        return self.before + time.monotonic() - self.started
+
+    def finish_epoch(self, epoch: int, evaluate: Evaluate | None) -> Mapping[str, Any]:
+        """Write the epoch's row; evaluate when it is time."""
+        steps = (self.step - 1) % self.batches.steps + 1
+        loss, speed = float(self.loss) / steps, self._speed()
+        if loss != loss:  # noqa: PLR0124 - only NaN differs from itself
+            raise InputError(
+                f"the loss became NaN in epoch {epoch + 1}. Lower the learning rate ({self.settings.lr:g}), or clip "
+                "gradients (clip=1)."
+            )
+        row: dict[str, Any] = {
+            "epoch": epoch + 1, "step": self.step, "loss": loss, "lr": self.optimizer.param_groups[0]["lr"],
+            "seconds": self._seconds(), "images_per_second": speed,
+        }  # fmt: skip
+        if evaluate is not None and ((epoch + 1) % self.settings.evaluate_every == 0 or self.ended()):
+            row |= evaluate(self.model)
+        self.history.add(row)
+        self.loss.zero_()
+        self.epoch_started, self.epoch_images = time.monotonic(), 0
+        return row
+
+    def ended(self) -> bool:
+        """Tell whether the last step is done."""
+        return self.step >= self.total
+
+    def save_if_due(self, interrupted: threading.Event) -> None:
+        """Write a checkpoint when it is time, or when the run is asked to stop: then it stops here."""
+        due = time.monotonic() - self.saved >= self.settings.checkpoint_seconds
+        if self.folder is not None and (due or interrupted.is_set()):
+            self._save(self.folder)
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+
+    def _save(self, folder: Path) -> None:
+        tensors = capture(self.model, self.optimizer, self.objective.state_dict(), {"loss": self.loss})
+        meta = {
+            "step": self.step, "images": self.images, "seconds": self._seconds(), "history": self.history.rows,
+            "fingerprint": self.fingerprint,
+        }  # fmt: skip
+        write_checkpoint(folder / CHECKPOINT, tensors, meta)
+        self.saved = time.monotonic()
+
+    def finish(self) -> Fitted:
+        """Leave the model as an ordinary one and sum up."""
+        self.history.close()
+        self.model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # as above
+        self.optimizer.zero_grad()
+        check_finite(self.model, "the trained model")
+        return Fitted(tuple(self.history.rows), self._seconds(), self.images, self.step)
+
+
+def _deciding(settings: TrainSettings) -> dict[str, Any]:
+    """Return the settings that decide the result; how often to look or to save does not."""
+    spared = {"evaluate_every", "checkpoint_seconds"}
+    return {name: value for name, value in settings.to_json().items() if name not in spared}
+
+
+def _describe(row: Mapping[str, Any], epochs: int) -> str:
+    rates = "".join(f"  {name.upper()} {100 * row[name]:5.1f} %" for name in ("ba", "wsr") if name in row)
+    speed = f"{row['images_per_second']:.0f} images/s"
+    return f"epoch {row['epoch']:>3}/{epochs}  loss {row['loss']:.4f}{rates}  {speed}  {row['seconds']:.0f} s"
+
+
+@contextmanager
+def _interruption() -> Iterator[threading.Event]:
+    """Turn the first Ctrl-C into a flag, so that a step is never torn; a second one interrupts at once."""
+    flag = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag
+        return
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        if flag.is_set():
+            raise KeyboardInterrupt
+        flag.set()
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield flag
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,66 @@
+"""History of a run: one row an epoch, in memory, as JSON lines in the run's folder, and in TensorBoard if installed."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from indelible.base.files import write_text
+from indelible.base.records import plain
+
+__all__ = ["TIME_FIELDS", "History", "read_history"]
+
+Row = Mapping[str, Any]
+TIME_FIELDS = ("seconds", "images_per_second")
+"""What differs between two runs of the same settings; all else is the same to the bit."""
+
+
+class History:
+    """The rows of a run so far.
+
+    Args:
+        folder: Where ``history.jsonl`` is kept; None keeps rows in memory only.
+        rows: Rows of earlier sessions, from the checkpoint; rows that were written after it are dropped.
+    """
+
+    def __init__(self, folder: Path | None, rows: Sequence[Row] = ()) -> None:
+        self.rows: list[Row] = list(rows)
+        self._path = None if folder is None else folder / "history.jsonl"
+        self._board = None if folder is None else _tensorboard(folder)
+        self._write()
+
+    def add(self, row: Row) -> None:
+        """Add one row and write it down."""
+        kept = plain(row)
+        self.rows.append(kept)
+        self._write()
+        if self._board is not None:
+            for name, value in kept.items():
+                if isinstance(value, int | float) and name not in {"epoch", "step"}:
+                    self._board.add_scalar(name, value, kept["step"])
+
+    def close(self) -> None:
+        """Finish the TensorBoard file, if there is one."""
+        if self._board is not None:
+            self._board.close()
+
+    def _write(self) -> None:
+        # Rewritten whole: it is small, and a resumed run must not keep rows beyond its checkpoint.
+        if self._path is not None:
+            write_text(self._path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in self.rows))
+
+
+def read_history(folder: Path) -> list[Row]:
+    """Read the history of a run; empty when there is none."""
+    path = folder / "history.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def _tensorboard(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder / "tensorboard"))

@@ -1,0 +1,74 @@
+"""What a step minimises. The loop owns data, optimiser and checkpoints; an objective owns the gradients."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from indelible.nn.outputs import logits_of
+
+__all__ = ["CrossEntropy", "Objective", "Step"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a run, as an objective sees it.
+
+    Attributes:
+        model: The module to call; it may be wrapped for the device.
+        images: float (N, C, H, W) on the device.
+        labels: int64 (N,).
+        number: Steps done before this one, over the whole run.
+        epoch: The epoch this step belongs to, from 0.
+        backward: Use instead of ``loss.backward()``: it knows the device's precision.
+    """
+
+    model: nn.Module
+    images: Tensor
+    labels: Tensor
+    number: int
+    epoch: int
+    backward: Callable[[Tensor], None]
+
+
+class Objective:
+    """Base of objectives: override :meth:`backward`; keep no state that :meth:`state_dict` does not show."""
+
+    def start(self, model: nn.Module, device: torch.device) -> None:
+        """Get ready on ``device``; called once before the first step of every session."""
+
+    def backward(self, step: Step) -> Tensor:
+        """Add this step's gradients to the parameters and return the loss, detached, for the history."""
+        raise NotImplementedError
+
+    def passes(self, rows: int) -> int:
+        """Return how many images a step with ``rows`` ordinary images passes forward."""
+        return rows
+
+    def state_dict(self) -> Mapping[str, Tensor]:
+        """Return what a resumed run needs."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what :meth:`state_dict` gave."""
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return what decides the gradients, for the check that a checkpoint belongs to this run."""
+        return {}
+
+
+class CrossEntropy(Objective):
+    """The ordinary loss of a classifier."""
+
+    def __init__(self, label_smoothing: float = 0.0) -> None:
+        self.label_smoothing = label_smoothing
+
+    def backward(self, step: Step) -> Tensor:
+        """Add the gradient of the mean cross-entropy of the batch."""
+        logits = logits_of(step.model(step.images))
+        loss = F.cross_entropy(logits, step.labels, label_smoothing=self.label_smoothing)
+        step.backward(loss)
+        return loss.detach()

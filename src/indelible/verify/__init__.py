@@ -1,0 +1,6 @@
+"""Suspects, statistics, verdict: is this model derived from the owner's?"""
+
+from indelible.verify.suspects import ModuleSuspect, Suspect, as_suspect
+from indelible.verify.verdict import Verdict, verify
+
+__all__ = ["ModuleSuspect", "Suspect", "Verdict", "as_suspect", "verify"]

@@ -1,0 +1,38 @@
+"""Exact statistics for label-only answers, as pure functions.
+
+The question: how likely are this many hits if the model never saw the key? A fixed target class has no null rate of
+1/K - any model may send all marked images to one class - so the null rate is measured on decoys: samples marked with
+other secrets, drawn exactly as the key's. Its upper confidence limit (Clopper and Pearson, 1934) goes into an exact
+binomial test, and the chance that the limit itself is wrong is added to the p-value.
+
+    p = P[Bin(n, q) >= hits] + miss,   q = upper limit of the decoys' hit rate at confidence 1 - miss
+"""
+
+from scipy.stats import beta, binom
+
+from indelible.base.errors import InputError
+
+__all__ = ["binomial_tail", "bounded_binomial", "upper_limit"]
+
+
+def upper_limit(hits: int, trials: int, miss: float) -> float:
+    """Return the Clopper-Pearson upper limit of a rate: too low with probability at most ``miss``."""
+    _check(hits, trials)
+    return 1.0 if hits == trials else float(beta.ppf(1.0 - miss, hits + 1, trials - hits))
+
+
+def binomial_tail(hits: int, trials: int, rate: float) -> float:
+    """Return P[Bin(trials, rate) >= hits], exactly."""
+    _check(hits, trials)
+    return float(binom.sf(hits - 1, trials, rate))
+
+
+def bounded_binomial(hits: int, trials: int, decoy_hits: int, decoy_trials: int, miss: float) -> tuple[float, float]:
+    """Return (p-value, bound on the null rate) of an exact binomial test whose null rate is bounded by decoys."""
+    rate = upper_limit(decoy_hits, decoy_trials, miss)
+    return min(1.0, binomial_tail(hits, trials, rate) + miss), rate
+
+
+def _check(hits: int, trials: int) -> None:
+    if not 0 <= hits <= trials or trials < 1:
+        raise InputError(f"{hits} hits of {trials} trials are not a count. Ask at least one query.")

@@ -1,0 +1,68 @@
+"""Suspects: anything that answers images with labels. The label-only answer is the base case of every test."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from indelible.base.errors import InputError
+from indelible.data.augment import Normalization
+from indelible.nn.layers import check_finite
+from indelible.train.evaluate import predict
+
+__all__ = ["ModuleSuspect", "Suspect", "answers", "as_suspect"]
+
+
+@runtime_checkable
+class Suspect(Protocol):
+    """A model that can be asked."""
+
+    def predict(self, images: Tensor) -> Tensor:
+        """Return a label (int64, (N,)) for each of ``images`` (uint8, (N, C, H, W))."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModuleSuspect:
+    """A torch module in this process.
+
+    Attributes:
+        model: The module.
+        normalize: (mean, std) that its input is normalised by.
+    """
+
+    model: nn.Module
+    normalize: Normalization | None = None
+
+    def predict(self, images: Tensor) -> Tensor:
+        """Return the most likely class of each image."""
+        return predict(self.model, images, normalize=self.normalize)
+
+
+def as_suspect(suspect: Any, *, normalize: Normalization | None = None) -> Suspect:
+    """Return ``suspect`` as something that can be asked."""
+    if isinstance(suspect, nn.Module):
+        check_finite(suspect, "the suspect")
+        return ModuleSuspect(suspect, normalize)
+    if isinstance(suspect, Suspect):
+        return suspect
+    raise InputError(
+        f"a suspect must be a torch module or have a predict(images) method, but is {type(suspect).__name__}."
+    )
+
+
+def answers(suspect: Suspect, images: Tensor, classes: int) -> Tensor:
+    """Ask, and check every answer: a bad answer is an error with the query's number, never a miss."""
+    labels = suspect.predict(images)
+    if not isinstance(labels, Tensor) or labels.shape != (len(images),) or labels.dtype != torch.int64:
+        came = f"{labels.dtype} of shape {tuple(labels.shape)}" if isinstance(labels, Tensor) else type(labels).__name__
+        raise InputError(f"a suspect must answer int64 labels of shape ({len(images)},), but answered {came}.")
+    wrong = ((labels < 0) | (labels >= classes)).nonzero()
+    if len(wrong):
+        number = int(wrong[0])
+        raise InputError(
+            f"the suspect answered class {int(labels[number])} to query {number}, but the key knows 0..{classes - 1}. "
+            "It is a model of another task."
+        )
+    return labels
