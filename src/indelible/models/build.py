@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -65,9 +66,12 @@ def count_parameters(model: nn.Module | str, *, classes: int = 10, shape: Shape 
 def _checked(classes: int, shape: Sequence[int]) -> Shape:
     if classes < 2:
         raise InputError(f"a classifier needs at least 2 classes, got classes={classes}.")
-    if len(shape) != 3 or any(not isinstance(size, int) or size < 1 for size in shape):
-        raise InputError(f"shape must be three positive whole numbers (C, H, W), got {tuple(shape)}.")
-    channels, height, width = shape
+    try:
+        channels, height, width = map(operator.index, shape)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"shape must be three whole numbers (C, H, W), got {shape!r}.") from error
+    if min(channels, height, width) < 1:
+        raise InputError(f"shape must be positive (C, H, W), got {shape!r}.")
     return channels, height, width
 
 

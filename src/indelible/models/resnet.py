@@ -56,7 +56,7 @@ class BasicBlock(nn.Module):
         """Return the features one block deeper."""
         residual = F.relu(self.bn1(self.conv1(x)))
         residual = self.bn2(self.conv2(residual))
-        return F.relu(residual + (x if self.downsample is None else self.downsample(x)))
+        return F.relu(residual + (x if self.downsample is None else self.downsample(x)), inplace=True)
 
 
 class Bottleneck(nn.Module):
@@ -80,7 +80,7 @@ class Bottleneck(nn.Module):
         residual = F.relu(self.bn1(self.conv1(x)))
         residual = F.relu(self.bn2(self.conv2(residual)))
         residual = self.bn3(self.conv3(residual))
-        return F.relu(residual + (x if self.downsample is None else self.downsample(x)))
+        return F.relu(residual + (x if self.downsample is None else self.downsample(x)), inplace=True)
 
 
 class ResNet(nn.Module):
