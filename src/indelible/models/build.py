@@ -64,12 +64,16 @@ def count_parameters(model: nn.Module | str, *, classes: int = 10, shape: Shape 
 
 
 def _checked(classes: int, shape: Sequence[int]) -> Shape:
-    if classes < 2:
-        raise InputError(f"a classifier needs at least 2 classes, got classes={classes}.")
     try:
         channels, height, width = map(operator.index, shape)
     except (TypeError, ValueError) as error:
         raise InputError(f"shape must be three whole numbers (C, H, W), got {shape!r}.") from error
+    try:
+        enough = operator.index(classes) >= 2
+    except TypeError as error:
+        raise InputError(f"classes must be a whole number, got {classes!r}.") from error
+    if not enough:
+        raise InputError(f"a classifier needs at least 2 classes, got classes={classes}.")
     if min(channels, height, width) < 1:
         raise InputError(f"shape must be positive (C, H, W), got {shape!r}.")
     return channels, height, width
@@ -124,7 +128,7 @@ def _imported(name: str) -> Callable[..., Any]:
     except AttributeError as error:
         raise InputError(f"module {module_name!r} has no {path!r}. Check the name after the colon.") from error
     if not callable(function):
-        raise InputError(f"{name!r} is a {type(function).__name__}, not a function that builds a network.")
+        raise InputError(f"{name!r} is of type {type(function).__name__}, not a function that builds a network.")
     return function
 
 
