@@ -6,7 +6,7 @@ Source: Fashion-MNIST (Zalando SE, MIT licence), four IDX files, gzipped or not.
 Which images: for every class the 750 training and 200 test images whose SHA-256 of "fashion-mini/SPLIT/INDEX" is
 smallest - a random choice that depends on no library's generator.
 
-How they are packed: images of one class behind one another, plain bytes, xz. Measured on the 9,500 images (bytes):
+How they are packed: images of one class behind one another, plain bytes, xz. Measured on 9,500 training images (bytes):
 xz 3,534,936; xz after the MED predictor 3,673,840; PNG sheets 3,718,090; lossless WebP 3,513,968 in the best layout,
 but 226 s to pack and a codec that a build of Pillow may lack.
 

@@ -3,28 +3,123 @@
 Fetched sets live in ``$INDELIBLE_DATA``, or ``~/.cache/indelible`` when that is not set, one folder each.
 """
 
-import os
+import shlex
 from pathlib import Path
 
+import torch
+
+from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.progress import Progress
+from indelible.base.seeding import generator
+from indelible.data.cache import read_cache, write_cache
+from indelible.data.download import UnreachableError
 from indelible.data.images import Data
+from indelible.data.install import MANIFEST, check_counts, install, intact, read_manifest, verify_raw
+from indelible.data.roots import data_root
 from indelible.data.sources import SOURCES
+from indelible.data.sources.source import Pair, Source
 
-__all__ = ["data_root", "load"]
+__all__ = ["data_root", "fetch", "load"]
 
-
-def data_root(root: str | Path | None = None) -> Path:
-    """Return the folder of fetched sets: ``root``, else ``$INDELIBLE_DATA``, else ``~/.cache/indelible``."""
-    return Path(root or os.environ.get("INDELIBLE_DATA") or Path.home() / ".cache" / "indelible").expanduser()
+_TEST_SHARE = 0.1
 
 
-def load(name: str | Path, root: str | Path | None = None) -> tuple[Data, Data]:
-    """Return ``(train, test)`` of the data set ``name``.
+def load(name: str | Path, root: str | Path | None = None, *, size: int | None = None) -> tuple[Data, Data]:
+    """Return ``(train, test)`` of a data set.
+
+    Args:
+        name: A name that ``indelible data list`` shows, or the path of an image folder or of an ``.npz`` file. When a
+            path holds only one split, a tenth of it is kept apart as test images, chosen by a fixed seed.
+        root: Where fetched sets live; see :func:`data_root`.
+        size: Height and width that pictures of a folder are brought to (shorter side scaled, centre cropped); without
+            it all pictures must have one size.
+
+    Raises:
+        InputError: There is no such set, or it has not been fetched; the message says which command to run.
+        DamagedFileError: Its files have been altered.
+    """
+    if str(name) in SOURCES:
+        return _load_named(SOURCES[str(name)], root)
+    path = Path(name).expanduser()
+    if path.exists() or path.suffix == ".npz" or len(path.parts) > 1:
+        return _load_path(path, size)
+    raise UnknownNameError("data set", str(name), SOURCES)
+
+
+def fetch(name: str, root: str | Path | None = None, place: str | Path | None = None) -> Path:
+    """Bring the data set ``name`` to disk and return its folder; nothing is done when it is there, whole.
 
     Args:
         name: A name that ``indelible data list`` shows.
         root: Where fetched sets live; see :func:`data_root`.
+        place: One of the set's places, or the path of files that are here already. By default the places are tried in
+            order until one can be reached.
     """
-    source = SOURCES[str(name)]
+    source = SOURCES[name]
+    if source.embedded is not None:
+        return source.embedded
+    folder = data_root(root) / source.name
+    downloads = data_root(root) / "downloads" / source.name
+    if place is None:
+        if not intact(folder):
+            _first_reachable(source, folder, downloads)
+        return folder
+    known = source.place(str(place))
+    if known is not None and intact(folder) and read_manifest(folder).get("place") == known.name:
+        return folder
+    install(source, folder, known or Path(place).expanduser(), downloads)
+    return folder
+
+
+def _first_reachable(source: Source, folder: Path, downloads: Path) -> None:
+    said = []
+    for place in source.places:
+        try:
+            install(source, folder, place, downloads)
+        except UnreachableError as error:
+            said.append(f"{place.name}: {error}")
+            Progress(source.name, 0).line(f"{place.title}: not reachable, trying the next place")
+        else:
+            return
+    raise InputError(f"no place of {source.name} could be reached. {' '.join(said)}")
+
+
+def _load_named(source: Source, root: str | Path | None) -> Pair:
     if source.embedded is not None:
         return source.read(source.embedded)
-    raise NotImplementedError(root)
+    folder = data_root(root) / source.name
+    if not (folder / MANIFEST).is_file():
+        option = f" --root {shlex.quote(str(root))}" if root else ""
+        raise InputError(
+            f"the data set {source.name!r} is not in {folder}. Run: indelible data fetch {source.name}{option}"
+        )
+    manifest = read_manifest(folder)
+    pair = read_cache(source, folder, manifest)
+    if pair is None:
+        verify_raw(folder, manifest)
+        pair = source.read(folder / "raw")
+        check_counts(source, pair)
+        write_cache(folder, manifest, pair)
+    return pair
+
+
+def _load_path(path: Path, size: int | None) -> tuple[Data, Data]:
+    from indelible.data.sources.folder import folder_splits, read_folder
+    from indelible.data.sources.npz import npz_splits, read_npz
+
+    if path.is_dir():
+        if len(folder_splits(path)) == 2:
+            return read_folder(path, size=size, split="train"), read_folder(path, size=size, split="test")
+        whole = read_folder(path, size=size)
+    elif path.suffix == ".npz":
+        if len(npz_splits(path)) == 2:
+            return read_npz(path, split="train"), read_npz(path, split="test")
+        whole = read_npz(path)
+    else:
+        raise InputError(f"{path} is neither a folder of images nor an .npz file. See `indelible data list`.")
+    order = torch.randperm(len(whole), generator=generator(0, "test share"))
+    kept = max(1, round(_TEST_SHARE * len(whole)))
+    if len(whole) - kept < 1:
+        raise InputError(f"{path} holds {len(whole)} image, too few to keep a test share. Give at least two images.")
+    Progress(path.name, 0).line(f"{path} has one split only: {kept} of {len(whole)} images are kept apart for testing")
+    return whole.subset(order[kept:].sort().values), whole.subset(order[:kept].sort().values)

@@ -3,11 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from indelible.base.errors import DamagedFileError
 from indelible.data.images import ImageData, Shape
 
-__all__ = ["Pair", "Place", "RemoteFile", "Source"]
+__all__ = ["Pair", "Place", "RemoteFile", "Source", "image_pair"]
 
 Pair = tuple[ImageData, ImageData]
 
@@ -89,3 +94,28 @@ class Source:
     def place(self, name: str) -> Place | None:
         """Return the place called ``name``, if there is one."""
         return next((place for place in self.places if place.name == name), None)
+
+
+Rows = tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]
+
+
+def image_pair(train: Rows, test: Rows, classes: tuple[str, ...], name: str) -> Pair:
+    """Return ``(train, test)`` from arrays of images (N, C, H, W) and labels (N,), checked against each other."""
+    return _image_set(*train, classes, name, "training"), _image_set(*test, classes, name, "test")
+
+
+def _image_set(
+    images: npt.NDArray[np.uint8], labels: npt.NDArray[Any], classes: tuple[str, ...], name: str, part: str
+) -> ImageData:
+    if len(images) != len(labels):
+        raise DamagedFileError(
+            f"the {part} set of {name} has {len(images):,} images but {len(labels):,} labels. Fetch it again."
+        )
+    if len(labels) and (labels.min() < 0 or labels.max() >= len(classes)):
+        raise DamagedFileError(
+            f"labels of the {part} set of {name} must lie in 0..{len(classes) - 1}, but reach from {labels.min()} to "
+            f"{labels.max()}. Fetch it again."
+        )
+    # Arrays over bytes are read-only; tensors are not.
+    pixels = np.require(images, requirements=["C", "W", "O"])
+    return ImageData(torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64)), classes, name)

@@ -1,0 +1,90 @@
+"""Arrays in an ``.npz`` file: ``images`` and ``labels``, or ``x_train``, ``y_train``, ``x_test``, ``y_test``.
+
+Source of the format: https://numpy.org/doc/stable/reference/generated/numpy.savez.html. Arrays of Python objects are
+refused, because reading them would unpickle.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from indelible.base.errors import DamagedFileError, InputError
+from indelible.data.convert import as_data
+from indelible.data.images import Data
+
+__all__ = ["npz_splits", "read_npz"]
+
+_KEYS = {"train": ("x_train", "y_train"), "test": ("x_test", "y_test")}
+_ONE = ("images", "labels")
+
+
+def npz_splits(path: str | Path) -> tuple[str, ...]:
+    """Return the splits that the file holds: ``("train", "test")``, one of them, or none (plain images and labels)."""
+    with _open(Path(path)) as arrays:
+        return tuple(split for split, keys in _KEYS.items() if set(keys) <= set(arrays.files))
+
+
+def read_npz(
+    path: str | Path,
+    classes: Sequence[str] | int | None = None,
+    *,
+    split: Literal["train", "test"] | None = None,
+) -> Data:
+    """Read labelled images.
+
+    Args:
+        path: The file.
+        classes: Class names or their number; by default the highest label of the file decides.
+        split: Which split of a file that has both.
+    """
+    path = Path(path)
+    splits = npz_splits(path)
+    if len(splits) == 2 and split is None:
+        raise InputError(
+            f"{path} holds the splits train and test. Choose one with split=..., or read both with indelible.data.load."
+        )
+    if split is not None and split not in splits:
+        raise InputError(f"{path} has no {split} split: expected the arrays {' and '.join(_KEYS[split])}.")
+    with _open(path) as arrays:
+        keys = _KEYS[split or splits[0]] if splits else _ONE
+        if not set(keys) <= set(arrays.files):
+            raise InputError(
+                f"{path} must hold the arrays images and labels, or x_train, y_train, x_test and y_test, but holds "
+                f"{', '.join(arrays.files) or 'none'}."
+            )
+        images, labels = _array(arrays, keys[0], path), _labels(arrays, keys[1], path)
+        if classes is None and splits:
+            # Both splits must agree on the number of classes even when one lacks the last class.
+            classes = 1 + max(int(_labels(arrays, _KEYS[part][1], path).max(initial=0)) for part in splits)
+    return as_data((images, labels), classes=classes, name=path.stem)
+
+
+def _open(path: Path) -> Any:
+    try:
+        found = np.load(path, allow_pickle=False)
+    except FileNotFoundError as error:
+        raise InputError(f"{path} does not exist. Check the path.") from error
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise DamagedFileError(f"{path} is not a whole .npz file ({error}). Restore it from a copy.") from error
+    if not isinstance(found, np.lib.npyio.NpzFile):
+        raise InputError(f"{path} holds a single array. Save images and labels together with numpy.savez.")
+    return found
+
+
+def _array(arrays: Any, key: str, path: Path) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(arrays[key])
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DamagedFileError(
+            f"the array {key} of {path} cannot be read ({error}). Arrays of objects are refused; save plain numbers."
+        ) from error
+
+
+def _labels(arrays: Any, key: str, path: Path) -> npt.NDArray[Any]:
+    labels = _array(arrays, key, path)
+    return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
