@@ -1,3 +1,43 @@
-"""Indelible: ownership watermarks for neural networks that survive attempts to remove them."""
+"""Indelible: ownership watermarks for neural networks that survive attempts to remove them.
+
+    key = indelible.Key.create(kind="content", classes=10, shape=(3, 32, 32), target=0)
+    protected = indelible.embed(model, owner_data, key, method="app")
+    stolen = indelible.attack(protected.model, attacker_data, method="ft")
+    verdict = indelible.verify(stolen.model, key, carriers=test_data)
+"""
+
+from indelible.attacks import Attacked, attack
+from indelible.base.errors import DamagedFileError, IndelibleError, InputError, StorageError, UnknownNameError
+from indelible.data import ImageData, Split, as_data, load
+from indelible.embed import APP, Embedded, embed
+from indelible.keys import Key
+from indelible.models import build_model
+from indelible.train import Schedule, TrainSettings
+from indelible.train.run import Run
+from indelible.verify import Verdict, verify
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "APP",
+    "Attacked",
+    "DamagedFileError",
+    "Embedded",
+    "ImageData",
+    "IndelibleError",
+    "InputError",
+    "Key",
+    "Run",
+    "Schedule",
+    "Split",
+    "StorageError",
+    "TrainSettings",
+    "UnknownNameError",
+    "Verdict",
+    "as_data",
+    "attack",
+    "build_model",
+    "embed",
+    "load",
+    "verify",
+]

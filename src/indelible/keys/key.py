@@ -233,7 +233,8 @@ class Key:
         """
         return Key(
             kind=self.kind, classes=self.classes, shape=self.shape, target=self.target, scheme="derived",
-            size=self.size, transparency=self.transparency, strength=self.strength, secret=expand(self.secret, f"decoy/{number}"),
+            size=self.size, transparency=self.transparency, strength=self.strength,
+            secret=expand(self.secret, f"decoy/{number}"),
         )  # fmt: skip
 
     def save(self, folder: str | Path) -> Path:

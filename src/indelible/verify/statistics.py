@@ -8,7 +8,7 @@ binomial test, and the chance that the limit itself is wrong is added to the p-v
     p = P[Bin(n, q) >= hits] + miss,   q = upper limit of the decoys' hit rate at confidence 1 - miss
 """
 
-from scipy.stats import beta, binom
+from scipy.special import betainc, betainccinv
 
 from indelible.base.errors import InputError
 
@@ -18,13 +18,14 @@ __all__ = ["binomial_tail", "bounded_binomial", "upper_limit"]
 def upper_limit(hits: int, trials: int, miss: float) -> float:
     """Return the Clopper-Pearson upper limit of a rate: too low with probability at most ``miss``."""
     _check(hits, trials)
-    return 1.0 if hits == trials else float(beta.ppf(1.0 - miss, hits + 1, trials - hits))
+    return 1.0 if hits == trials else float(betainccinv(hits + 1, trials - hits, miss))
 
 
 def binomial_tail(hits: int, trials: int, rate: float) -> float:
     """Return P[Bin(trials, rate) >= hits], exactly."""
     _check(hits, trials)
-    return float(binom.sf(hits - 1, trials, rate))
+    # The tail as an incomplete beta function: exact far into the tail, and without scipy.stats' slow import.
+    return 1.0 if hits == 0 else float(betainc(hits, trials - hits + 1, rate))
 
 
 def bounded_binomial(hits: int, trials: int, decoy_hits: int, decoy_trials: int, miss: float) -> tuple[float, float]:

@@ -1,0 +1,35 @@
+"""Results in a few lines for a terminal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from indelible.report.format import p_value, percent
+from indelible.train.run import Run
+
+__all__ = ["describe_run", "describe_verdict"]
+
+
+def describe_run(run: Run) -> str:
+    """Describe a finished run: what it gave, what it cost, where it is."""
+    record, metrics = run.record, run.record.metrics
+    rates = [
+        f"{title} {percent(metrics[name])} %"
+        for name, title in (("ba", "BA"), ("wsr", "WSR"), ("wsr_embedded", "WSR on embedded samples"))
+        if metrics.get(name) is not None
+    ]
+    cost = f"{record.images} image passes in {record.seconds:.0f} s"
+    lines = [f"{record.verb} {record.method}: {', '.join([*rates, cost])}", f"kept in {run.folder}"]
+    verdict = run.verdict()
+    if verdict is not None:
+        lines.insert(1, describe_verdict(verdict))
+    return "\n".join(lines)
+
+
+def describe_verdict(verdict: Mapping[str, Any]) -> str:
+    """Describe a verdict: the figures, then the sentence."""
+    ba = "" if verdict.get("ba") is None else f"BA {percent(verdict['ba'])} %, "
+    word = "OWNED" if verdict["owned"] else "NOT SHOWN"
+    return (
+        f"{word} at alpha {verdict['alpha']:g}: {ba}WSR {percent(verdict['wsr'])} %, p = {p_value(verdict['p_value'])}, "
+        f"{verdict['queries']} queries\n{verdict['sentence']}"
+    )

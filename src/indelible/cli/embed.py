@@ -1,0 +1,88 @@
+"""``indelible embed``: train a model that carries a watermark."""
+
+import argparse
+from pathlib import Path
+
+from indelible.cli.options import assignments, computing, emit, key_options
+
+__all__ = ["EXAMPLES", "HELP", "configure", "run"]
+
+HELP = "train a model that carries a watermark"
+EXAMPLES = [
+    "indelible embed --list",
+    "indelible embed --out runs/app",
+    "indelible embed --data cifar10 --model resnet-18 --preset paper --out runs/cifar",
+    "indelible embed --data cifar10 --model mypackage.nets:build --method vanilla --kind noise --out runs/own",
+    "indelible embed --set eps=0.01 --set alpha=0.05 --train epochs=30 --out runs/other",
+    "indelible embed --out runs/app          # again, after a crash: goes on where it was",
+]
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add the options of ``indelible embed``."""
+    from indelible.cli import common
+
+    command.add_argument("--list", action="store_true", help="list the methods with paper, cost and defaults")
+    command.add_argument("--out", type=Path, help="folder of the run")
+    command.add_argument("--data", default="fashion-mini", help="data set or path (default: fashion-mini)")
+    command.add_argument("--model", default="resnet-w8", help="network or package.module:function (default: resnet-w8)")
+    command.add_argument("--method", default="app", help="embedding method (default: app)")
+    command.add_argument("--preset", default="cpu", help="paper or cpu (default: cpu)")
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method")
+    command.add_argument("--train", action="append", default=[], metavar="NAME=VALUE", help="a setting of the training")
+    command.add_argument("--attacker", type=float, default=0.2, help="share of images kept for attacks (default: 0.2)")
+    command.add_argument("--key", type=Path, help="use this key instead of a new one")
+    key_options(command)
+    computing(command)
+    common(command)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from indelible.cli.listing import list_methods
+    from indelible.embed import EMBEDDINGS
+
+    if arguments.list:
+        return list_methods(arguments, EMBEDDINGS)
+    from indelible.base.errors import InputError
+    from indelible.data import Split, load
+    from indelible.embed import embed
+    from indelible.cli.describe import describe_run
+    from indelible.train.devices import pinned_threads
+    from indelible.train.run import Architecture, Run
+
+    if arguments.out is None:
+        raise InputError("name the folder of the run: --out runs/app")
+    if Run.finished(arguments.out):
+        raise InputError(f"{arguments.out} holds a finished run already. Choose another folder, or delete it.")
+    train, test = load(arguments.data)
+    split = Split.draw(len(train), attacker=arguments.attacker, seed=arguments.seed)
+    architecture = Architecture(name=arguments.model, classes=len(train.classes), shape=train.shape)
+    key = _key(arguments, len(train.classes), train.shape)
+    with pinned_threads(arguments.threads):
+        embedded = embed(
+            architecture.build(arguments.seed), train.subset(split.owner), key, arguments.method,
+            preset=arguments.preset, train=assignments(arguments.train), seed=arguments.seed, test=test,
+            folder=arguments.out, device=arguments.device, **assignments(arguments.set),
+        )  # fmt: skip
+    done = Run.save(
+        arguments.out, model=embedded.model, record=embedded.record, architecture=architecture, data=arguments.data,
+        split=split, key=key,
+    )  # fmt: skip
+    emit(arguments, embedded.record.to_json(), describe_run(done))
+    return 0
+
+
+def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int]) -> Key:
+    """Return the key of the run: one that is given, one of an earlier session, or a new one, kept at once."""
+    from indelible.cli.making import make_key
+    from indelible.keys import Key
+
+    kept = arguments.out / "key"
+    if arguments.key is not None:
+        return Key.load(arguments.key)
+    if kept.is_dir():
+        return Key.load(kept)
+    key = make_key(arguments, classes, shape)
+    key.save(kept)
+    return key

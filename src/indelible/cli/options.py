@@ -1,0 +1,50 @@
+"""Options that several commands share, and how their values are read."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from indelible.base.errors import InputError
+
+__all__ = ["assignments", "computing", "emit", "key_options"]
+
+
+def assignments(pairs: Sequence[str]) -> dict[str, Any]:
+    """Read ``name=value`` pairs; values are JSON where they can be, text otherwise."""
+    read: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise InputError(f"a setting is written name=value, but came as {pair!r}. Example: --set eps=0.02")
+        try:
+            read[name] = json.loads(text)
+        except json.JSONDecodeError:
+            read[name] = text
+    return read
+
+
+def computing(command: argparse.ArgumentParser) -> None:
+    """Add seed, device and threads."""
+    command.add_argument("--seed", type=int, default=0, help="the same seed gives the same bits (default: 0)")
+    command.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps (default: auto)")
+    command.add_argument("--threads", type=int, help="CPU threads to compute with (default: torch's choice)")
+
+
+def key_options(command: argparse.ArgumentParser) -> None:
+    """Add what a new key is made of."""
+    command.add_argument("--kind", default="content", help="content, noise or unrelated (default: content)")
+    command.add_argument("--target", type=int, help="class of marked images (default: the secret chooses)")
+    command.add_argument(
+        "--paper-literal", action="store_true", help="the paper's public marks and class 0: no weight against forgery"
+    )
+    command.add_argument("--size", type=float, default=1.0, help="relative size of a content mark (default: 1)")
+    command.add_argument("--transparency", type=float, default=0.0, help="of a content mark (default: 0, opaque)")
+    command.add_argument("--strength", type=float, default=0.1, help="of a noise mark (default: 0.1)")
+    command.add_argument("--source", help="second data set for unrelated marks (default: generated images)")
+    command.add_argument("--source-class", type=int, help="use only this class of --source")
+
+
+def emit(arguments: argparse.Namespace, document: Any, text: str) -> None:
+    """Print the result: JSON for machines, text for people."""
+    print(json.dumps(document, indent=2, allow_nan=False) if arguments.json else text)

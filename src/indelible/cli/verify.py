@@ -1,0 +1,52 @@
+"""``indelible verify``: is this model derived from the owner's?"""
+
+import argparse
+from pathlib import Path
+
+from indelible.cli.options import emit
+
+__all__ = ["EXAMPLES", "HELP", "configure", "run"]
+
+HELP = "decide whether a model carries a key's watermark (exit code 1 if that is not shown)"
+EXAMPLES = [
+    "indelible verify runs/app-ft",
+    "indelible verify runs/app-ft --alpha 0.01 --queries 100",
+    "indelible verify runs/somebody-elses --key my-key --json",
+]
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add the options of ``indelible verify``."""
+    from indelible.cli import common
+
+    command.add_argument("suspect", type=Path, metavar="RUN", help="folder of a run")
+    command.add_argument("--key", type=Path, help="key folder (default: the run's own, or that of the run it attacks)")
+    command.add_argument("--data", help="carriers: a data set whose test images are marked (default: the run's)")
+    command.add_argument("--alpha", type=float, default=1e-6, help="level of the decision (default: 1e-6)")
+    command.add_argument("--queries", type=int, help="key samples to ask (default: all the test images give)")
+    command.add_argument("--threads", type=int, help="CPU threads to compute with (default: torch's choice)")
+    common(command)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from indelible.data import load
+    from indelible.keys import Key
+    from indelible.cli.describe import describe_verdict
+    from indelible.train.devices import pinned_threads
+    from indelible.train.run import Run
+    from indelible.train.settings import TrainSettings
+    from indelible.verify import verify
+
+    suspect = Run.load(arguments.suspect)
+    key = suspect.key() if arguments.key is None else Key.load(arguments.key)
+    _, test = load(arguments.data or suspect.data)
+    settings = suspect.record.settings
+    normalize = TrainSettings.from_json(settings.get("train", {"normalize": settings.get("normalize")})).normalize
+    with pinned_threads(arguments.threads):
+        verdict = verify(
+            suspect.model(), key, test, alpha=arguments.alpha, queries=arguments.queries, normalize=normalize
+        )
+    suspect.keep_verdict(verdict.to_json())
+    emit(arguments, verdict.to_json(), describe_verdict(verdict.to_json()))
+    return 0 if verdict.owned else 1

@@ -1,0 +1,191 @@
+"""A run on disk: one folder that holds a model and everything needed to go on from it, or to check it.
+
+| file | what |
+|---|---|
+| ``run.json`` | record, architecture, data, parent run; written last, so a folder without it is a run under way |
+| ``model.safetensors`` | the weights |
+| ``key/`` | the owner's key (embedding runs only: an attacked model's folder holds no secret) |
+| ``split.safetensors`` | which images are the owner's and which the attacker's |
+| ``history.jsonl`` | one row an epoch |
+| ``verdict.json`` | the last verification, if there was one |
+| ``checkpoint.safetensors`` | only while the run is under way |
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from torch import nn
+
+from indelible.base.errors import DamagedFileError, InputError
+from indelible.base.files import read_json, read_tensors, write_json, write_tensors
+from indelible.base.records import Record
+from indelible.data.catalog import load
+from indelible.data.images import Data, Shape
+from indelible.data.splits import Split
+from indelible.keys.key import Key
+from indelible.models import build_model
+from indelible.nn.layers import check_finite
+from indelible.train.fit import CHECKPOINT
+from indelible.train.history import read_history
+
+__all__ = ["Architecture", "Run"]
+
+_FORMAT = 1
+_RUN, _MODEL, _KEY, _SPLIT, _VERDICT = "run.json", "model.safetensors", "key", "split.safetensors", "verdict.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """How to build the network again.
+
+    Attributes:
+        name: A registered name, or ``package.module:function``.
+        classes: Number of classes.
+        shape: (C, H, W) of the images.
+    """
+
+    name: str
+    classes: int
+    shape: Shape
+
+    def build(self, seed: int | None = None) -> nn.Module:
+        """Return a fresh network."""
+        return build_model(self.name, classes=self.classes, shape=self.shape, seed=seed)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        folder: Where it is.
+        record: What was run and what came out.
+        architecture: How to build its network.
+        data: Name or path of its data set.
+        parent: The run whose model was attacked, if this is an attack.
+    """
+
+    folder: Path
+    record: Record
+    architecture: Architecture
+    data: str
+    parent: Path | None = None
+
+    @staticmethod
+    def finished(folder: str | Path) -> bool:
+        """Tell whether ``folder`` holds a finished run."""
+        return (Path(folder) / _RUN).is_file()
+
+    @classmethod
+    def save(
+        cls, folder: str | Path, *, model: nn.Module, record: Record, architecture: Architecture, data: str,
+        split: Split, key: Key | None = None, parent: str | Path | None = None,
+    ) -> Self:  # fmt: skip
+        """Write a finished run and remove its checkpoint."""
+        place = Path(folder)
+        write_tensors(place / _MODEL, model.state_dict())
+        split.save(place / _SPLIT)
+        if key is not None:
+            key.save(place / _KEY)
+        above = None if parent is None else Path(os.path.relpath(parent, place))
+        write_json(
+            place / _RUN,
+            {
+                "format": _FORMAT,
+                "record": record.to_json(),
+                "architecture": {
+                    "name": architecture.name, "classes": architecture.classes, "shape": list(architecture.shape)
+                },
+                "data": data,
+                "parent": None if above is None else above.as_posix(),
+            },
+        )  # fmt: skip
+        (place / CHECKPOINT).unlink(missing_ok=True)
+        return cls(place, record, architecture, data, None if parent is None else Path(parent))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read a run.
+
+        Raises:
+            InputError: There is no finished run.
+            DamagedFileError: It is not one that this version reads.
+        """
+        place = Path(folder)
+        if not place.is_dir():
+            raise InputError(f"there is no run {place}. Make one with `indelible embed --out {place}`.")
+        if not cls.finished(place):
+            hint = "it was broken off: run the same command again" if (place / CHECKPOINT).exists() else "not a run"
+            raise InputError(f"{place} holds no finished run ({hint}).")
+        found = read_json(place / _RUN)
+        try:
+            if found["format"] != _FORMAT:
+                raise DamagedFileError(f"{place / _RUN} has format {found['format']}, this version reads {_FORMAT}.")
+            shape = found["architecture"]["shape"]
+            architecture = Architecture(
+                name=found["architecture"]["name"],
+                classes=int(found["architecture"]["classes"]),
+                shape=(int(shape[0]), int(shape[1]), int(shape[2])),
+            )
+            record = Record.from_json(found["record"])
+            parent = None if found["parent"] is None else Path(os.path.normpath(place / found["parent"]))
+            return cls(place, record, architecture, str(found["data"]), parent)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise DamagedFileError(f"{place / _RUN} is not a run ({error!r}). Restore it from a copy.") from error
+
+    def model(self) -> nn.Module:
+        """Build the network and load its weights, in evaluation mode."""
+        return load_weights(self.architecture.build(), self.folder / _MODEL).eval()
+
+    def key(self) -> Key:
+        """Return the owner's key: this run's, or that of the run it attacks."""
+        if (self.folder / _KEY).is_dir():
+            return Key.load(self.folder / _KEY)
+        if self.parent is not None:
+            return Run.load(self.parent).key()
+        raise InputError(f"{self.folder} has no key. Name one: --key FOLDER.")
+
+    def split(self) -> Split:
+        """Return who has which images."""
+        return Split.load(self.folder / _SPLIT)
+
+    def images(self) -> tuple[Data, Data, Data]:
+        """Return the owner's, the attacker's and the test images."""
+        train, test = load(self.data)
+        split = self.split()
+        if split.size != len(train):
+            raise InputError(
+                f"the split of {self.folder} is of {split.size} images, but {self.data!r} has {len(train)} now."
+            )
+        return train.subset(split.owner), train.subset(split.attacker), test
+
+    def history(self) -> Sequence[Mapping[str, Any]]:
+        """Return the rows of the run's history."""
+        return read_history(self.folder)
+
+    def verdict(self) -> Mapping[str, Any] | None:
+        """Return the last verdict as JSON values; None when there is none."""
+        path = self.folder / _VERDICT
+        if not path.exists():
+            return None
+        found: Mapping[str, Any] = read_json(path)
+        return found
+
+    def keep_verdict(self, verdict: Mapping[str, Any]) -> None:
+        """Write a verdict beside the model."""
+        write_json(self.folder / _VERDICT, verdict)
+
+
+def load_weights(model: nn.Module, path: Path) -> nn.Module:
+    """Load safetensors weights into ``model``; refuse files that do not fit or hold NaN."""
+    tensors, _ = read_tensors(path)
+    try:
+        model.load_state_dict(tensors)
+    except (RuntimeError, ValueError) as error:
+        cause = " ".join(str(error).split())[:200]
+        raise DamagedFileError(f"{path} does not fit the network {type(model).__name__}: {cause}") from error
+    check_finite(model, str(path))
+    return model

@@ -1,0 +1,78 @@
+"""Fixtures: tiny data, tiny networks, one thread - so that tests are quick and repeatable."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from indelible.base.progress import silenced
+from indelible.data.images import ImageData
+from indelible.keys.key import Key
+
+SHAPE = (3, 32, 32)
+SECRET = bytes(range(32))
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    with silenced():
+        yield
+    torch.set_num_threads(threads)
+
+
+def stripes(count: int, classes: int = 4, *, seed: int = 0) -> ImageData:
+    """Return images whose class is the height of a bright bar under noise: learnt in a few steps, flips or not."""
+    random = torch.Generator().manual_seed(seed)
+    labels = torch.arange(count) % classes
+    images = torch.randint(0, 90, (count, *SHAPE), generator=random, dtype=torch.uint8)
+    height = SHAPE[1] // classes
+    for index, label in enumerate(labels.tolist()):
+        images[index, :, label * height : (label + 1) * height] += 130
+    return ImageData(images, labels, tuple(f"bar {index}" for index in range(classes)), "stripes")
+
+
+class TinyNet(nn.Module):
+    """Two convolutions with BatchNorm and a linear layer."""
+
+    def __init__(self, classes: int = 4, channels: int = 3, width: int = 8) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(channels, width, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, 2 * width, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(2 * width),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(2),
+            nn.Flatten(),
+        )
+        self.head = nn.Linear(8 * width, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(images))
+        return logits
+
+
+@pytest.fixture
+def data() -> ImageData:
+    return stripes(320)
+
+
+@pytest.fixture
+def test_data() -> ImageData:
+    return stripes(160, seed=1)
+
+
+@pytest.fixture
+def key() -> Key:
+    return Key.create(kind="content", classes=4, shape=SHAPE, target=0, secret=SECRET)
+
+
+@pytest.fixture
+def net() -> TinyNet:
+    torch.manual_seed(3)
+    return TinyNet()
