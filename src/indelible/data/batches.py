@@ -13,6 +13,8 @@ from indelible.data.images import Batch, Data
 
 __all__ = ["Batches", "rows_of"]
 
+_CPU = torch.device("cpu")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Batches:
@@ -20,8 +22,8 @@ class Batches:
 
     Attributes:
         data: The training set.
-        batch_size: Rows in a batch; the last batch of an epoch may be smaller but for a remainder of one row, which
-            is left out (BatchNorm cannot normalise one row).
+        batch_size: Rows in a batch, a multiple of ``world``. The last batch of an epoch may be smaller; it is left out
+            when a process would get fewer than two rows of it (BatchNorm cannot normalise one).
         seed: The run's seed.
         augmentation: What to do to each image.
         device: Where batches are wanted.
@@ -33,7 +35,7 @@ class Batches:
     batch_size: int
     seed: int
     augmentation: Augmentation = "crop-flip"
-    device: torch.device = torch.device("cpu")
+    device: torch.device = _CPU
     rank: int = 0
     world: int = 1
 
@@ -42,12 +44,17 @@ class Batches:
             raise InputError(f"the data set {self.data.name!r} is empty. Give at least two images.")
         if self.batch_size < 2:
             raise InputError(f"the batch size must be at least 2, but is {self.batch_size}.")
+        if self.batch_size % self.world:
+            raise InputError(
+                f"the batch size must be a multiple of the {self.world} processes that share it, but is "
+                f"{self.batch_size}. Choose {self.batch_size - self.batch_size % self.world + self.world}."
+            )
 
     @property
     def steps(self) -> int:
         """Batches in an epoch."""
         whole, rest = divmod(len(self.data), self.batch_size)
-        return whole + (rest > 1) or 1
+        return whole + (rest >= 2 * self.world) or 1
 
     def order(self, epoch: int) -> Tensor:
         """Return the order of rows in ``epoch``: int64 (N,)."""

@@ -7,6 +7,7 @@ import hashlib
 import shutil
 import tarfile
 import tempfile
+import time
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
@@ -18,6 +19,7 @@ from indelible.base.errors import DamagedFileError, StorageError
 __all__ = ["check_digests", "disk_errors", "extract", "hash_file", "replacing_folder"]
 
 _CHUNK = 1 << 20
+_STALE_SECONDS = 3600
 
 
 @contextlib.contextmanager
@@ -44,6 +46,7 @@ def replacing_folder(target: Path) -> Iterator[Path]:
     """
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(target)
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
     try:
         temporary.chmod(0o755)
@@ -56,6 +59,13 @@ def replacing_folder(target: Path) -> Iterator[Path]:
             shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _sweep(target: Path) -> None:
+    """Remove what killed processes left behind; a folder touched within the hour may belong to a living one."""
+    for left in target.parent.glob(f".{target.name}.*"):
+        if left.suffix in {".part", ".old"} and left.is_dir() and time.time() - left.stat().st_mtime > _STALE_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def hash_file(path: Path, algorithms: Collection[str], *, unpacked: bool = False) -> dict[str, str]:

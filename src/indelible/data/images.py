@@ -33,13 +33,24 @@ class Data(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What people call the set."""
+        ...
+
     @property
-    def classes(self) -> tuple[str, ...]: ...
+    def classes(self) -> tuple[str, ...]:
+        """One name for each class."""
+        ...
+
     @property
-    def labels(self) -> Tensor: ...
+    def labels(self) -> Tensor:
+        """int64 (N,), in memory."""
+        ...
+
     @property
-    def shape(self) -> Shape: ...
+    def shape(self) -> Shape:
+        """(C, H, W) of every image."""
+        ...
 
     def __len__(self) -> int: ...
 
@@ -141,7 +152,8 @@ class ImageData:
     def iterate(self, order: Tensor, batch_size: int, device: torch.device) -> Iterator[Batch]:
         """Yield batches by indexing; nothing is copied when the set lies on ``device`` already."""
         at = order.to(self.images.device)
-        for rows in torch.split(at, batch_size):
+        for start in range(0, len(at), batch_size):  # torch.split would yield one empty batch of an empty order
+            rows = at[start : start + batch_size]
             yield self.images[rows].to(device), self.labels[rows].to(device)
 
     def digest(self) -> str:

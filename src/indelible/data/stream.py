@@ -121,7 +121,8 @@ class StreamData:
 
     def iterate(self, order: Tensor, batch_size: int, device: torch.device) -> Iterator[Batch]:
         """Yield batches in ``order``; worker processes read ahead."""
-        batches = list(torch.split(order.cpu(), batch_size))
+        at = order.cpu()
+        batches = [at[start : start + batch_size] for start in range(0, len(at), batch_size)]
         loader: DataLoader[Batch] = DataLoader(
             _Batches(self),
             batch_size=None,

@@ -4,9 +4,10 @@ Source of the format: https://numpy.org/doc/stable/reference/generated/numpy.sav
 refused, because reading them would unpickle.
 """
 
+import contextlib
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,16 +65,22 @@ def read_npz(
     return as_data((images, labels), classes=classes, name=path.stem)
 
 
-def _open(path: Path) -> Any:
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[Any]:
+    # numpy leaves a damaged file open; a handle of our own is closed in any case.
     try:
-        found = np.load(path, allow_pickle=False)
-    except FileNotFoundError as error:
-        raise InputError(f"{path} does not exist. Check the path.") from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DamagedFileError(f"{path} is not a whole .npz file ({error}). Restore it from a copy.") from error
-    if not isinstance(found, np.lib.npyio.NpzFile):
-        raise InputError(f"{path} holds a single array. Save images and labels together with numpy.savez.")
-    return found
+        handle = path.open("rb")
+    except OSError as error:
+        raise InputError(f"{path} cannot be opened ({error.strerror}). Check the path.") from error
+    with handle:
+        try:
+            found = np.load(handle, allow_pickle=False)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise DamagedFileError(f"{path} is not a whole .npz file ({error}). Restore it from a copy.") from error
+        if not isinstance(found, np.lib.npyio.NpzFile):
+            raise InputError(f"{path} holds a single array. Save images and labels together with numpy.savez.")
+        with found:
+            yield found
 
 
 def _array(arrays: Any, key: str, path: Path) -> npt.NDArray[Any]:

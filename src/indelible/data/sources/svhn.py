@@ -38,11 +38,11 @@ def read_svhn(folder: Path) -> Pair:
 def _read(path: Path) -> Rows:
     from scipy.io import loadmat
 
+    if not path.is_file():
+        raise DamagedFileError(f"{path} does not exist. Fetch the data set again.")
     try:
         content: dict[str, Any] = loadmat(path, variable_names=["X", "y"])
         images, labels = np.asarray(content["X"]), np.asarray(content["y"]).reshape(-1)
-    except FileNotFoundError as error:
-        raise DamagedFileError(f"{path} does not exist. Fetch the data set again.") from error
     except Exception as error:
         # A damaged Matlab file makes scipy fail in many ways, none of them documented.
         raise DamagedFileError(

@@ -1,0 +1,117 @@
+"""Tiny files in every official format, written without the code that reads them."""
+
+import gzip
+import io
+import json
+import struct
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+Pixels = npt.NDArray[np.uint8]
+
+
+def pixels(count: int, shape: tuple[int, ...] = (3, 32, 32), seed: int = 0) -> Pixels:
+    return np.random.default_rng(seed).integers(0, 256, (count, *shape), dtype=np.uint8)
+
+
+def labels(count: int, classes: int = 10) -> list[int]:
+    return [(7 * index + 3) % classes for index in range(count)]
+
+
+def idx(values: Pixels) -> bytes:
+    return b"\x00\x00\x08" + bytes([values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes()
+
+
+def write_mnist(folder: Path, train: int, test: int, *, packed: bool) -> None:
+    for prefix, count, seed in (("train", train, 1), ("t10k", test, 2)):
+        for name, values in (
+            (f"{prefix}-images-idx3-ubyte", pixels(count, (28, 28), seed)),
+            (f"{prefix}-labels-idx1-ubyte", np.array(labels(count), np.uint8)),
+        ):
+            content = idx(values)
+            path = folder / (f"{name}.gz" if packed else name)
+            path.write_bytes(gzip.compress(content) if packed else content)
+
+
+def cifar_binary(images: Pixels, numbers: list[int], coarse: int | None = None) -> bytes:
+    head = b"" if coarse is None else bytes([coarse])
+    return b"".join(head + bytes([label]) + image.tobytes() for image, label in zip(images, numbers, strict=True))
+
+
+def python2_text(text: bytes) -> bytes:
+    return b"U" + bytes([len(text)]) + text if len(text) < 256 else b"T" + struct.pack("<i", len(text)) + text
+
+
+def python2_int(value: int) -> bytes:
+    return b"K" + bytes([value]) if 0 <= value < 256 else b"J" + struct.pack("<i", value)
+
+
+def python2_array(values: Pixels, kind: bytes = b"u1", module: bytes = b"numpy.core.multiarray") -> bytes:
+    """Return the opcodes by which numpy 1.x under Python 2 stores a two-dimensional array."""
+    shape = b"".join(map(python2_int, values.shape)) + b"\x86"
+    dtype = b"cnumpy\ndtype\n" + python2_text(kind) + b"K\x00K\x01\x87R"
+    dtype += b"(K\x03" + python2_text(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    made = b"c" + module + b"\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + python2_text(b"b") + b"\x87R"
+    return made + b"(K\x01" + shape + dtype + b"\x89" + python2_text(values.tobytes()) + b"tb"
+
+
+def python2_batch(images: Pixels, numbers: list[int], key: bytes = b"labels") -> bytes:
+    """Return a CIFAR batch as Python 2 wrote it: protocol 2, byte strings, numpy 1.x names."""
+    listed = b"](" + b"".join(map(python2_int, numbers)) + b"e"
+    items = [
+        python2_text(b"batch_label") + python2_text(b"testing batch 1 of 1") + b"s",
+        python2_text(b"data") + python2_array(images.reshape(len(images), -1)) + b"s",
+        python2_text(key) + listed + b"s",
+    ]
+    return b"\x80\x02}" + b"".join(items) + b"."
+
+
+def cifar_sheet(images: Pixels) -> bytes:
+    rows = images.reshape(len(images), 3, 1024).transpose(0, 2, 1)
+    buffer = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(rows)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def cifar10_files(kind: str, per_batch: int) -> dict[str, bytes]:
+    """Return the six batches of a tiny CIFAR-10 in one of its three formats, by file name."""
+    files: dict[str, bytes] = {}
+    numbers = labels(per_batch)
+    for number, name in enumerate([*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]):
+        images = pixels(per_batch, seed=number)
+        if kind == "binary":
+            files[f"{name}.bin"] = cifar_binary(images, numbers)
+        elif kind == "python":
+            files[name] = python2_batch(images, numbers)
+        else:
+            files[f"{name}.png"] = cifar_sheet(images)
+    if kind == "png":
+        files["train_lables.json"] = json.dumps(numbers * 5).encode()
+        files["test_lables.json"] = json.dumps(numbers).encode()
+    return files
+
+
+def tar(files: dict[str, bytes], folder: str = "package") -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(f"{folder}/{name}")
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def write_files(folder: Path, files: dict[str, bytes]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+def write_picture(path: Path, values: Any, **options: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(values).save(path, **options)

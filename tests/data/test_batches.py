@@ -1,0 +1,96 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indelible.base.errors import InputError
+from indelible.data.augment import to_float
+from indelible.data.batches import Batches
+from indelible.data.images import Batch, ImageData
+
+
+def numbered(count: int) -> ImageData:
+    """Return images whose first pixel tells which one it is."""
+    images = torch.zeros(count, 1, 8, 8, dtype=torch.uint8)
+    images[:, 0] = torch.arange(count, dtype=torch.uint8)[:, None, None]
+    return ImageData(images, torch.arange(count) % 3, ("a", "b", "c"), "numbered")
+
+
+def same(first: list[Batch], second: list[Batch]) -> bool:
+    return len(first) == len(second) and all(
+        torch.equal(a, c) and torch.equal(b, d) for (a, b), (c, d) in zip(first, second, strict=True)
+    )
+
+
+def test_epoch_sees_every_row_once() -> None:
+    batches = Batches(data=numbered(50), batch_size=16, seed=0, augmentation="none")
+    found = list(batches.epoch(0))
+    assert [len(labels) for _, labels in found] == [16, 16, 16, 2]
+    rows = torch.cat([images[:, 0, 0, 0] for images, _ in found]).mul(255).round().long()
+    assert sorted(rows.tolist()) == list(range(50))
+    assert torch.equal(torch.cat([labels for _, labels in found]), rows % 3)
+    assert torch.equal(found[0][0], to_float(numbered(50).images[batches.order(0)[:16]]))
+
+
+def test_pure_function_of_seed_epoch_and_step() -> None:
+    batches = Batches(data=numbered(40), batch_size=8, seed=4)
+    first = list(batches.epoch(2))
+    torch.manual_seed(99)
+    assert same(first, list(Batches(data=numbered(40), batch_size=8, seed=4).epoch(2)))
+    assert not same(first, list(batches.epoch(3)))
+    assert not same(first, list(Batches(data=numbered(40), batch_size=8, seed=5).epoch(2)))
+
+
+@given(count=st.integers(2, 60), size=st.integers(2, 17), start=st.integers(0, 40))
+@settings(max_examples=40, deadline=None)
+def test_start_in_the_middle_gives_the_same_batches(count: int, size: int, start: int) -> None:
+    batches = Batches(data=numbered(count), batch_size=size, seed=1)
+    whole = list(batches.epoch(1))
+    assert len(whole) == batches.steps
+    assert same(whole[start:], list(batches.epoch(1, start=start)))
+    assert all(len(labels) > 1 for _, labels in whole)
+
+
+@given(count=st.integers(8, 80), share=st.integers(2, 6), world=st.integers(2, 4))
+@settings(max_examples=40, deadline=None)
+def test_ranks_joined_give_the_whole_batch(count: int, share: int, world: int) -> None:
+    def epoch(rank: int) -> list[Batch]:
+        return list(
+            Batches(
+                data=numbered(count), batch_size=share * world, seed=2, augmentation="none", rank=rank, world=world
+            ).epoch(0)
+        )
+
+    alone = list(Batches(data=numbered(count), batch_size=share * world, seed=2, augmentation="none").epoch(0))
+    parts = [epoch(rank) for rank in range(world)]
+    steps = {len(part) for part in parts}
+    assert len(steps) == 1, "every process takes the same number of steps"
+    for step in range(steps.pop()):
+        joined = torch.cat([part[step][0] for part in parts])
+        assert torch.equal(joined, alone[step][0])
+        assert torch.equal(torch.cat([part[step][1] for part in parts]), alone[step][1])
+        assert all(len(part[step][1]) > 1 for part in parts)
+
+
+def test_ranks_augment_differently() -> None:
+    data = ImageData(torch.full((32, 1, 8, 8), 7, dtype=torch.uint8), torch.zeros(32).long(), ("a",))
+    first, second = (
+        next(iter(Batches(data=data, batch_size=32, seed=0, rank=rank, world=2).epoch(0)))[0] for rank in (0, 1)
+    )
+    assert not torch.equal(first, second)
+
+
+def test_remainder_of_one_row_is_left_out() -> None:
+    assert Batches(data=numbered(33), batch_size=16, seed=0).steps == 2
+    assert Batches(data=numbered(34), batch_size=16, seed=0).steps == 3
+    assert Batches(data=numbered(34), batch_size=16, seed=0, world=2).steps == 2
+    assert Batches(data=numbered(3), batch_size=16, seed=0).steps == 1
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(InputError, match="at least 2, but is 1"):
+        Batches(data=numbered(4), batch_size=1, seed=0)
+    with pytest.raises(InputError, match="is empty"):
+        Batches(data=numbered(4).subset(torch.empty(0, dtype=torch.int64)), batch_size=4, seed=0)
+    with pytest.raises(InputError, match=r"multiple of the 4 processes.*but is 10\. Choose 12"):
+        Batches(data=numbered(4), batch_size=10, seed=0, world=4)
