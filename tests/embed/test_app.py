@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.conftest import TinyNet, stripes
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -13,7 +14,6 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import ImageData
 from indelible.embed.app import AdversarialPerturbation, WatermarkPasses, watermark_loss
 from indelible.keys.key import Key
-from tests.conftest import TinyNet, stripes
 
 
 def batchnorm_by_hand(layer: nn.BatchNorm2d, rows: Tensor, clean: int) -> Tensor:
@@ -103,7 +103,9 @@ def test_a_net_without_batchnorm(data: ImageData, key: Key) -> None:
         for value, gradient in zip((weight, bias), ascent, strict=True)
     ]
     expected = torch.autograd.grad(F.cross_entropy(flat @ moved[0].T + moved[1], samples.labels), moved)
-    WatermarkPasses(net, AdversarialPerturbation(eps=0.1, alpha=1.0), samples).add_gradient(clean, marked, samples.labels)
+    WatermarkPasses(net, AdversarialPerturbation(eps=0.1, alpha=1.0), samples).add_gradient(
+        clean, marked, samples.labels
+    )
     for parameter, gradient in zip(net.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-6, atol=1e-12)
 
@@ -190,7 +192,7 @@ def test_state_goes_on_where_it_was(net: TinyNet, data: ImageData, key: Key) -> 
 def test_settings_are_checked_and_repr_rebuilds() -> None:
     value = AdversarialPerturbation(eps=0.01, norm="global")
     assert eval(repr(value)) == value  # noqa: S307 - that is the promise
-    with pytest.raises(UnknownNameError, match="epsilon.*choose one of.*eps"):
+    with pytest.raises(UnknownNameError, match=r"epsilon.*choose one of.*eps"):
         AdversarialPerturbation.of({"epsilon": 1})
     with pytest.raises(InputError, match="negative"):
         AdversarialPerturbation(eps=-1)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.conftest import SECRET, SHAPE, stripes
 
 from indelible.base.errors import DamagedFileError, InputError, UnknownNameError
 from indelible.data.images import ImageData
@@ -14,7 +15,6 @@ from indelible.keys.derive import Choices, expand
 from indelible.keys.glyphs import ALPHABET, text_mask
 from indelible.keys.key import Key
 from indelible.keys.noise import NoiseMark
-from tests.conftest import SECRET, SHAPE, stripes
 
 KINDS = ["content", "noise", "unrelated"]
 
@@ -165,7 +165,7 @@ class TestKey:
     def test_never_carriers_of_the_target_class(self, kind: str) -> None:
         key = make(kind, target=2)
         for purpose in ("embed", "verify"):
-            samples = key.samples(stripes(200), purpose=purpose, count=50)  # type: ignore[arg-type]
+            samples = key.samples(stripes(200), purpose=purpose, count=50)
             assert not bool((stripes(200).labels[samples.carriers] == 2).any())
             assert bool((samples.labels == 2).all())
             assert samples.carriers.unique().numel() == 50
@@ -178,8 +178,8 @@ class TestKey:
         assert again == key
         assert again.digest == key.digest
         for purpose in ("embed", "verify"):
-            one = key.samples(stripes(100), purpose=purpose, count=20)  # type: ignore[arg-type]
-            two = again.samples(stripes(100), purpose=purpose, count=20)  # type: ignore[arg-type]
+            one = key.samples(stripes(100), purpose=purpose, count=20)
+            two = again.samples(stripes(100), purpose=purpose, count=20)
             assert torch.equal(one.images, two.images)
             assert torch.equal(one.carriers, two.carriers)
 
@@ -205,7 +205,8 @@ class TestKey:
         path = tmp_path / "key.json"
         public = json.loads(path.read_text())
         public[field] = {
-            "kind": "noise", "target": 2, "size": 1.1, "strength": 0.2, "digest": "0" * 64, "version": 9, "scheme": "paper"
+            "kind": "noise", "target": 2, "size": 1.1, "strength": 0.2, "digest": "0" * 64, "version": 9,
+            "scheme": "paper",
         }[field]  # fmt: skip
         path.write_text(json.dumps(public))
         with pytest.raises(DamagedFileError):

@@ -37,7 +37,9 @@ def test_size_is_relative(norm: str) -> None:
     if norm == "tensor":
         sizes = [float(delta.norm() / weight.norm()) for delta, weight in zip(deltas, weights, strict=True)]
     else:
-        sizes = [float(torch.cat([d.flatten() for d in deltas]).norm() / torch.cat([w.flatten() for w in weights]).norm())]
+        sizes = [
+            float(torch.cat([d.flatten() for d in deltas]).norm() / torch.cat([w.flatten() for w in weights]).norm())
+        ]
     assert sizes == pytest.approx([0.1] * len(sizes), rel=1e-5)
 
 
@@ -97,8 +99,10 @@ def test_perturbable_parameters_are_chosen_by_type() -> None:
 
 
 def test_check_finite_names_the_tensor() -> None:
-    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    norm = nn.BatchNorm1d(2)
+    model = nn.Sequential(nn.Linear(2, 2), norm)
     check_finite(model)
-    model[1].running_var[0] = float("nan")
+    assert norm.running_var is not None
+    norm.running_var[0] = float("nan")
     with pytest.raises(ValueError, match=r"'1\.running_var'"):
         check_finite(model)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.conftest import TinyNet, stripes
 from torch import Tensor, nn
 
 from indelible.base.errors import DamagedFileError, InputError, StorageError, UnknownNameError
@@ -21,7 +22,6 @@ from indelible.train.evaluate import accuracy, hit_rate
 from indelible.train.fit import CHECKPOINT
 from indelible.train.history import TIME_FIELDS, read_history
 from indelible.train.objective import Step
-from tests.conftest import TinyNet, stripes
 
 QUICK = TrainSettings(epochs=2, batch_size=64, lr=0.1, schedule=Schedule.one_cycle(), evaluate_every=1)
 
@@ -231,7 +231,7 @@ class TestRefusals:
         fit(net, data, QUICK, seed=1, device="cpu", folder=tmp_path)
 
     def test_nan(self, net: TinyNet, data: ImageData) -> None:
-        with pytest.raises(InputError, match="NaN in epoch 1. Lower the learning rate"):
+        with pytest.raises(InputError, match=r"NaN in epoch 1\. Lower the learning rate"):
             fit(net, data, QUICK.but(lr=1e20, schedule=Schedule()), seed=1, device="cpu")
         fresh = TinyNet()
         with torch.no_grad():
@@ -251,9 +251,9 @@ class TestRefusals:
         for wrong in ({"epochs": 0}, {"lr": -1}, {"batch_size": 0}, {"max_steps": 0}):
             with pytest.raises(InputError, match="positive"):
                 QUICK.but(**wrong)
-        for wrong in ({"optimizer": "lion"}, {"precision": "int4"}, {"augmentation": "cutmix"}):
+        for name, value in (("optimizer", "lion"), ("precision", "int4"), ("augmentation", "cutmix")):
             with pytest.raises(UnknownNameError):
-                QUICK.but(**wrong)
+                QUICK.but(**{name: value})
 
 
 def test_settings_survive_json() -> None:

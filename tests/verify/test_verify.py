@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 import torch
 from scipy.stats import beta, binom
+from tests.conftest import TinyNet, stripes
 from torch import Tensor, nn
 
 import indelible
 from indelible.base.errors import InputError
 from indelible.keys.key import Key
 from indelible.verify.statistics import binomial_tail, bounded_binomial, upper_limit
-from tests.conftest import TinyNet, stripes
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(14, 30), (18, 50), (28, 100)])
@@ -34,10 +34,30 @@ def test_upper_limit_of_zero_hits_by_hand() -> None:
 
 
 def test_bounded_binomial_adds_the_chance_of_a_wrong_limit() -> None:
-    p_value, rate = bounded_binomial(100, 100, 0, 1000, 1e-7)
+    p_value, rate = bounded_binomial(100, 100, [(0, 1000)], 1e-7)
     assert p_value == pytest.approx(1e-7, rel=1e-3)
     assert rate == pytest.approx(1 - 1e-7 ** (1 / 1000))
-    assert bounded_binomial(0, 100, 5, 10, 1e-7)[0] == 1.0
+    assert bounded_binomial(0, 100, [(5, 10)], 1e-7)[0] == 1.0
+    with pytest.raises(InputError, match="decoys"):
+        bounded_binomial(1, 1, [], 0.1)
+
+
+def test_the_worst_decoy_counts_and_the_confidence_is_shared() -> None:
+    _, rate = bounded_binomial(50, 100, [(0, 100), (30, 100), (10, 100)], 0.03)
+    assert rate == upper_limit(30, 100, 0.01)
+
+
+def test_a_mark_that_hits_by_its_place_is_not_owned() -> None:
+    """An unmarked model calls any bright row a bar: a key that happens to write there must not win."""
+
+    def brightest(images: Tensor) -> Tensor:
+        return images.float().amax((1, 3)).reshape(len(images), 4, 8).mean(2).argmax(1)
+
+    false = 0
+    for number in range(40):
+        key = Key.create(kind="content", classes=4, shape=(3, 32, 32), target=number % 4, secret=bytes([number] * 32))
+        false += indelible.verify(Answering(brightest), key, stripes(400)).owned
+    assert false == 0
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(-1, 5), (6, 5), (0, 0)])
@@ -77,7 +97,7 @@ def test_a_model_that_knows_the_key_is_owned(key: Key) -> None:
     assert verdict.p_value <= 1e-6
     assert verdict.ba == 1.0
     assert (verdict.hits, verdict.trials) == (300, 300)
-    assert verdict.queries == 300 + 20 * 50 + 400
+    assert verdict.queries == 300 + 20 * 100 + 400
     assert "Derived from" in verdict.sentence
     assert verdict.key == key.digest
 
@@ -102,7 +122,7 @@ def test_fewer_queries_and_embedded_samples(key: Key) -> None:
     embedded = key.samples(data, purpose="embed", count=12)
     verdict = indelible.verify(knows(key), key, data, queries=30, embedded=embedded, accuracy=False)
     assert (verdict.trials, verdict.ba, verdict.wsr_embedded) == (30, None, 1.0)
-    assert verdict.queries == 30 + 1000 + 12
+    assert verdict.queries == 30 + 2000 + 12
 
 
 def test_the_literal_key_says_what_it_is_worth() -> None:

@@ -51,6 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     if Run.finished(out):
         raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
     _, attacker, test = victim.images()
+    # Read now, so that a missing key is told before the work; the attack itself is not given it.
+    key = victim.key()
     normalize = TrainSettings.from_json(victim.record.settings["train"]).normalize
     with pinned_threads(arguments.threads):
         attacked = attack(
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             split=victim.split(), parent=victim.folder,
         )  # fmt: skip
         # The attack is over; only now somebody with the key looks at what it did.
-        verdict = verify(attacked.model, victim.key(), test, normalize=normalize)
+        verdict = verify(attacked.model, key, test, normalize=normalize)
     done.keep_verdict(verdict.to_json())
     emit(arguments, {"record": attacked.record.to_json(), "verdict": verdict.to_json()}, describe_run(done))
     return 0

@@ -30,6 +30,6 @@ def describe_verdict(verdict: Mapping[str, Any]) -> str:
     ba = "" if verdict.get("ba") is None else f"BA {percent(verdict['ba'])} %, "
     word = "OWNED" if verdict["owned"] else "NOT SHOWN"
     return (
-        f"{word} at alpha {verdict['alpha']:g}: {ba}WSR {percent(verdict['wsr'])} %, p = {p_value(verdict['p_value'])}, "
-        f"{verdict['queries']} queries\n{verdict['sentence']}"
+        f"{word} at alpha {verdict['alpha']:g}: {ba}WSR {percent(verdict['wsr'])} %, "
+        f"p = {p_value(verdict['p_value'])}, {verdict['queries']} queries\n{verdict['sentence']}"
     )

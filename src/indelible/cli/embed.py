@@ -2,8 +2,12 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from indelible.cli.options import assignments, computing, emit, key_options
+
+if TYPE_CHECKING:
+    from indelible.keys import Key
 
 __all__ = ["EXAMPLES", "HELP", "configure", "run"]
 
@@ -45,9 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return list_methods(arguments, EMBEDDINGS)
     from indelible.base.errors import InputError
+    from indelible.cli.describe import describe_run
     from indelible.data import Split, load
     from indelible.embed import embed
-    from indelible.cli.describe import describe_run
     from indelible.train.devices import pinned_threads
     from indelible.train.run import Architecture, Run
 
@@ -73,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int]) -> Key:
+def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int]) -> "Key":
     """Return the key of the run: one that is given, one of an earlier session, or a new one, kept at once."""
     from indelible.cli.making import make_key
     from indelible.keys import Key

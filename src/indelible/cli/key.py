@@ -49,11 +49,12 @@ def run(arguments: argparse.Namespace) -> int:
         emit(arguments, public, "\n".join(f"{name:13} {value}" for name, value in public.items()))
         return 0
     from indelible.data import load
-    from indelible.report.pictures import write_samples
+    from indelible.report.sheet import write_sheet
 
     _, test = load(arguments.data)
-    write_samples(key, test, arguments.out)
-    emit(arguments, {"picture": str(arguments.out)}, f"wrote {arguments.out}: it shows the mark, so keep it like the key")
+    write_sheet(key, test, arguments.out)
+    text = f"wrote {arguments.out}: it shows the mark, so keep it like the key"
+    emit(arguments, {"picture": str(arguments.out)}, text)
     return 0
 
 
@@ -73,8 +74,8 @@ def _create(arguments: argparse.Namespace) -> int:
     key.save(arguments.folder)
     document = {"key": str(arguments.folder), "digest": key.digest, "target": key.target}
     text = (
-        f"wrote {arguments.folder} (digest {key.digest[:16]}...). Keep secret.key safe and to yourself: without it nothing "
-        "can be shown, and whoever has it can show the same."
+        f"wrote {arguments.folder} (digest {key.digest[:16]}...). Keep secret.key safe and to yourself: without it "
+        "nothing can be shown, and whoever has it can show the same."
     )
     emit(arguments, document, text)
     return 0

@@ -30,9 +30,9 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
+    from indelible.cli.describe import describe_verdict
     from indelible.data import load
     from indelible.keys import Key
-    from indelible.cli.describe import describe_verdict
     from indelible.train.devices import pinned_threads
     from indelible.train.run import Run
     from indelible.train.settings import TrainSettings

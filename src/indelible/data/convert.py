@@ -28,7 +28,8 @@ def as_uint8(images: Any, name: str = "data") -> Tensor:
         tensor = tensor[:, None]
     if tensor.ndim != 4:
         raise InputError(
-            f"images of {name!r} must have the shape (N, C, H, W), but came as {tuple(tensor.shape)}. Add the missing axis."
+            f"images of {name!r} must have the shape (N, C, H, W), but came as {tuple(tensor.shape)}. Add the missing "
+            "axis."
         )
     if tensor.shape[1] not in {1, 3} and tensor.shape[-1] in {1, 3}:
         tensor = tensor.permute(0, 3, 1, 2)

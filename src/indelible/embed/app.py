@@ -118,7 +118,7 @@ class WatermarkPasses:
                 rewind()
             with perturbed(weights, delta):
                 loss = watermark_loss(self.model, clean, marked, labels, method.clean_bn)
-                (method.alpha * method.every * loss).backward()  # type: ignore[no-untyped-call]  # torch's stub
+                (method.alpha * method.every * loss).backward()
         return loss.detach()
 
 

@@ -1,12 +1,15 @@
 """Exact statistics for label-only answers, as pure functions.
 
 The question: how likely are this many hits if the model never saw the key? A fixed target class has no null rate of
-1/K - any model may send all marked images to one class - so the null rate is measured on decoys: samples marked with
-other secrets, drawn exactly as the key's. Its upper confidence limit (Clopper and Pearson, 1934) goes into an exact
-binomial test, and the chance that the limit itself is wrong is added to the p-value.
+1/K - any model may send all marked images to one class, and some keys hit by their nature more often than others. So
+the null rate is measured on decoys: samples marked with other secrets, drawn exactly as the key's. The upper confidence
+limit (Clopper and Pearson, 1934) of the *worst* decoy goes into an exact binomial test, and the chance that any decoy's
+limit is too low is added to the p-value.
 
-    p = P[Bin(n, q) >= hits] + miss,   q = upper limit of the decoys' hit rate at confidence 1 - miss
+    p = P[Bin(n, q) >= hits] + miss,   q = max over the N decoys of their upper limit at confidence 1 - miss / N
 """
+
+from collections.abc import Sequence
 
 from scipy.special import betainc, betainccinv
 
@@ -28,9 +31,18 @@ def binomial_tail(hits: int, trials: int, rate: float) -> float:
     return 1.0 if hits == 0 else float(betainc(hits, trials - hits + 1, rate))
 
 
-def bounded_binomial(hits: int, trials: int, decoy_hits: int, decoy_trials: int, miss: float) -> tuple[float, float]:
-    """Return (p-value, bound on the null rate) of an exact binomial test whose null rate is bounded by decoys."""
-    rate = upper_limit(decoy_hits, decoy_trials, miss)
+def bounded_binomial(hits: int, trials: int, decoys: Sequence[tuple[int, int]], miss: float) -> tuple[float, float]:
+    """Return (p-value, bound on the null rate) of an exact binomial test whose null rate is bounded by decoys.
+
+    Args:
+        hits: Key samples answered with their labels.
+        trials: Key samples asked.
+        decoys: (hits, trials) of each decoy key.
+        miss: Chance that a decoy's limit is too low, over all decoys together.
+    """
+    if not decoys:
+        raise InputError("the null rate is bounded by decoys, but there are none. Ask at least one decoy key.")
+    rate = max(upper_limit(found, asked, miss / len(decoys)) for found, asked in decoys)
     return min(1.0, binomial_tail(hits, trials, rate) + miss), rate
 
 

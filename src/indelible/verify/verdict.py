@@ -16,8 +16,8 @@ from indelible.verify.suspects import Suspect, answers, as_suspect
 
 __all__ = ["Verdict", "verify"]
 
-_TEST = "exact binomial, null rate bounded by decoy keys"
-_DECOYS = 20
+_TEST = "exact binomial, null rate bounded by the worst of 20 decoy keys"
+_DECOYS, _DECOY_SAMPLES = 20, 100
 # The chance that the decoys' limit is wrong is a tenth of alpha: small beside it, and it costs few queries.
 _MISS_SHARE = 0.1
 
@@ -35,8 +35,8 @@ class Verdict:
         test: Name of the test.
         hits: Key samples answered with their labels.
         trials: Key samples asked.
-        decoy_rate: Share of decoy samples answered with the key's label.
-        null_rate: Upper limit of that share, used as the chance of a hit.
+        decoy_rate: Share of the worst decoy key's samples answered with the key's label.
+        null_rate: Upper limit of that share over all decoys, used as the chance of a hit.
         ba: Accuracy on the clean carriers, if it was asked for.
         wsr_embedded: WSR on the samples that were embedded in training, if they were given.
         key: Digest of the key.
@@ -96,9 +96,9 @@ def verify(
     images = as_data(carriers, classes=key.classes)
     samples = key.samples(images, purpose="verify", count=queries)
     hits = int((answers(asked, samples.images, key.classes) == samples.labels).sum())
-    decoy_hits, decoy_trials = _ask_decoys(asked, key, images)
-    p_value, null_rate = bounded_binomial(hits, len(samples), decoy_hits, decoy_trials, alpha * _MISS_SHARE)
-    count = len(samples) + decoy_trials
+    decoys = _ask_decoys(asked, key, images)
+    p_value, null_rate = bounded_binomial(hits, len(samples), decoys, alpha * _MISS_SHARE)
+    count = len(samples) + sum(trials for _, trials in decoys)
     ba = wsr_embedded = None
     if accuracy:
         ba = _accuracy(asked, images, key.classes)
@@ -110,22 +110,21 @@ def verify(
     owned = p_value <= alpha
     return Verdict(
         owned=owned, wsr=hits / len(samples), p_value=p_value, alpha=alpha, queries=count, test=_TEST, hits=hits,
-        trials=len(samples), decoy_rate=decoy_hits / decoy_trials, null_rate=null_rate, ba=ba,
+        trials=len(samples), decoy_rate=max(found / trials for found, trials in decoys), null_rate=null_rate, ba=ba,
         wsr_embedded=wsr_embedded, key=key.digest, assumptions=_assumptions(key),
         sentence=_sentence(owned, hits, len(samples), p_value, null_rate, key),
     )  # fmt: skip
 
 
-def _ask_decoys(suspect: Suspect, key: Key, carriers: Data) -> tuple[int, int]:
-    """Ask samples of decoy keys, about a thousand in all; count how often the key's own label comes back."""
-    hits = trials = 0
+def _ask_decoys(suspect: Suspect, key: Key, carriers: Data) -> list[tuple[int, int]]:
+    """Ask samples of decoy keys; return for each how often the key's own label comes back, and of how many."""
+    count = min(_DECOY_SAMPLES, int((carriers.labels != key.target).sum()))
+    found = []
     for number in range(_DECOYS):
-        decoy = key.decoy(number)
-        eligible = int((carriers.labels != key.target).sum())
-        samples = decoy.samples(carriers, purpose="verify", count=min(50, eligible))
-        hits += int((answers(suspect, samples.images, key.classes) == samples.labels).sum())
-        trials += len(samples)
-    return hits, trials
+        samples = key.decoy(number).samples(carriers, purpose="verify", count=count)
+        hits = int((answers(suspect, samples.images, key.classes) == samples.labels).sum())
+        found.append((hits, count))
+    return found
 
 
 def _accuracy(suspect: Suspect, data: Data, classes: int) -> float:
@@ -138,7 +137,7 @@ def _accuracy(suspect: Suspect, data: Data, classes: int) -> float:
 def _assumptions(key: Key) -> tuple[str, ...]:
     common = (
         "the key was fixed before the suspect was seen",
-        "an unmarked model answers samples of this key with its label no more often than samples of the decoy keys",
+        f"an unmarked model answers this key's samples with its label no more often than the worst of {_DECOYS} decoys",
         "its answers to different samples are independent",
     )
     if key.scheme == "paper":

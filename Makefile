@@ -1,0 +1,46 @@
+# Two commands do all set-up: `make demo` and `make test`. `make help` lists the rest.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
+DEMO := demo
+
+.PHONY: help demo test lint format bench docs clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
+	touch $@
+
+demo: $(READY) ## embed, attack, verify and report on the embedded data (minutes; the report is demo/report.html)
+	$(BIN)/indelible demo --out $(DEMO)
+
+test: $(READY) ## all tests, offline, warnings as errors
+	$(BIN)/python -m pytest
+
+lint: $(READY) ## ruff (lint and format check) and mypy strict on src and tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## let ruff fix and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## measure seconds a step: plain, Vanilla and APP side by side
+	$(BIN)/indelible bench run speed
+
+docs: $(DOCS_READY) ## build the documentation into docs/_build/html
+	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
+
+clean: ## remove the environment and everything that was made
+	rm -rf $(VENV) $(DEMO) docs/_build .mypy_cache .ruff_cache .pytest_cache

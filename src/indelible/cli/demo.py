@@ -1,0 +1,54 @@
+"""``indelible demo``: embed, attack, verify and report on data that ships with the package."""
+
+import argparse
+from pathlib import Path
+
+from indelible.cli.options import emit
+
+__all__ = ["EXAMPLES", "HELP", "configure", "run"]
+
+HELP = "embed, attack, verify and report on data that ships with the package (a few minutes)"
+EXAMPLES = [
+    "indelible demo",
+    "indelible demo --out my-demo --seeds 3",
+    "indelible demo                # again, after Ctrl-C: goes on where it was",
+]
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add the options of ``indelible demo``."""
+    from indelible.cli import common
+
+    command.add_argument("--out", type=Path, default=Path("demo"), help="folder of the demo (default: demo)")
+    command.add_argument("--seeds", type=int, default=1, help="how many seeds, each a complete demo (default: 1)")
+    command.add_argument("--workers", type=int, help="processes, one thread each (default: the cores)")
+    common(command)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    import time
+
+    from rich.console import Console
+
+    from indelible.base.errors import InputError
+    from indelible.bench.demo import run_demo
+    from indelible.report import terminal_table, write_report
+    from indelible.train.run import Run
+
+    if arguments.seeds < 1:
+        raise InputError(f"--seeds must be at least 1, but is {arguments.seeds}.")
+    began = time.monotonic()
+    folders = run_demo(arguments.out, seeds=range(arguments.seeds), workers=arguments.workers)
+    page = write_report(folders, arguments.out / "report.html", title="Indelible demo")
+    seconds = time.monotonic() - began
+    runs = [Run.load(folder) for folder in folders]
+    document = {
+        "report": str(page),
+        "seconds": seconds,
+        "runs": [{"folder": str(run.folder), "record": run.record.to_json(), "verdict": run.verdict()} for run in runs],
+    }
+    if not arguments.json:
+        Console().print(terminal_table(folders))
+    emit(arguments, document, f"report: {page}  ({seconds:.0f} s)")
+    return 0

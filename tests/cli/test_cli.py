@@ -1,0 +1,262 @@
+"""The command line as a person meets it: exit codes, one-line errors, JSON, help with examples, Ctrl-C."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.conftest import stripes
+
+from indelible.cli import COMMANDS, main
+from indelible.keys.key import Key
+from indelible.train.fit import CHECKPOINT
+from indelible.train.run import Run
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> str:
+    """Run the command line; return standard output, or the error line for exit code 2."""
+    found = main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    assert found == code, err
+    if code == 2:
+        assert out == ""
+        assert err.startswith("indelible: error: ")
+        assert err.count("\n") == 1
+        return err
+    return out
+
+
+def document(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> Any:
+    return json.loads(run(capsys, *words, "--json", code=code))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small data set as a user would bring it."""
+    path = tmp_path_factory.mktemp("data") / "bars.npz"
+    train, test = stripes(320), stripes(160, seed=1)
+    np.savez(
+        path, x_train=train.images.numpy(), y_train=train.labels.numpy(), x_test=test.images.numpy(),
+        y_test=test.labels.numpy(),
+    )  # fmt: skip
+    return path
+
+
+QUICK = ["--train", "epochs=8", "--train", "batch_size=32", "--train", "lr=0.1", "--device", "cpu", "--threads", "1"]
+
+
+@pytest.fixture(scope="module")
+def embedded(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run."""
+    out = tmp_path_factory.mktemp("runs") / "app"
+    words = ["embed", "--data", data, "--model", "tests.conftest:TinyNet", "--out", out, "--target", "0", "--quiet"]
+    settings = ["--set", "rows=16", "--set", "clean_rows=16", "--set", "alpha=0.5", "--set", "fraction=0.1"]
+    assert main([*map(str, words), *settings, *QUICK]) == 0
+    return out
+
+
+def test_the_whole_path(capsys: pytest.CaptureFixture[str], data: Path, embedded: Path, tmp_path: Path) -> None:
+    saved = Run.load(embedded)
+    assert saved.record.metrics["wsr"] > 0.8
+    assert saved.record.metrics["ba"] > 0.8
+    assert not (embedded / CHECKPOINT).exists()
+    verdict = document(capsys, "verify", embedded)
+    assert verdict["owned"]
+    out = tmp_path / "washed"
+    attacked = document(
+        capsys, "attack", embedded, "--out", out, "--set", "epochs=2", "--set", "batch_size=32", "--device", "cpu"
+    )
+    assert attacked["record"]["method"] == "ft"
+    assert 0 <= attacked["verdict"]["wsr"] <= 1
+    assert not (out / "key").exists()
+    assert Run.load(out).key() == saved.key()
+    other = tmp_path / "other-key"
+    run(capsys, "key", "create", other, "--data", data, "--target", "1")
+    refused = document(capsys, "verify", out, "--key", other, code=1)
+    assert not refused["owned"]
+    page = tmp_path / "report.html"
+    assert document(capsys, "report", embedded, out, "--out", page)["report"] == str(page)
+    secret = (embedded / "key" / "secret.key").read_text().strip()
+    for path in [page, *embedded.glob("*.json*"), *out.glob("*.json*")]:
+        assert secret not in path.read_text(), path
+    text = run(capsys, "verify", embedded)
+    assert "OWNED" in text
+    assert "p = " in text
+
+
+def test_an_attack_uses_only_the_attackers_images(embedded: Path) -> None:
+    saved = Run.load(embedded)
+    owner, attacker, test = saved.images()
+    assert (len(owner), len(attacker), len(test)) == (256, 64, 160)
+    pixels = {image.numpy().tobytes() for image in owner.gather(owner.labels.new_tensor(range(256))).images}
+    assert not any(
+        image.numpy().tobytes() in pixels for image in attacker.gather(attacker.labels.new_tensor(range(64))).images
+    )
+
+
+def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    methods = {entry["name"]: entry for entry in document(capsys, "embed", "--list")}
+    assert {"vanilla", "app"} <= methods.keys()
+    assert methods["app"]["defaults"]["eps"] == 0.02
+    assert "ICCV 2023" in run(capsys, "embed", "--list")
+    assert "ft" in {entry["name"] for entry in document(capsys, "attack", "--list")}
+    assert "speed" in document(capsys, "bench", "list")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_ends_in_examples(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert f"indelible {command}" in text.split("examples:")[1]
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [
+            (["embed"], "--out"),
+            (["embed", "--out", "x", "--method", "ap"], "Did you mean 'app'?"),
+            (["embed", "--out", "x", "--model", "resnet-19"], "resnet-18"),
+            (["embed", "--out", "x", "--data", "cifra10"], "cifar10"),
+            (["embed", "--out", "x", "--preset", "gpu"], "cpu, paper"),
+            (["embed", "--out", "x", "--set", "eps"], "name=value"),
+            (["embed", "--out", "x", "--set", "epsilon=1"], "eps"),
+            (["embed", "--out", "x", "--train", "epoch=1"], "epochs"),
+            (["embed", "--out", "x", "--kind", "smell"], "content, noise, unrelated"),
+            (["embed", "--out", "x", "--target", "10"], "0..9"),
+            (["embed", "--out", "x", "--device", "tpu"], "cuda"),
+            (["embed", "--out", "x", "--threads", "0"], "positive"),
+            (["embed", "--out", "x", "--attacker", "1.5"], "0.2"),
+            (["attack"], "name the run"),
+            (["attack", "nowhere"], "there is no run nowhere"),
+            (["verify", "nowhere"], "there is no run nowhere"),
+            (["key", "show", "nowhere"], "not a key"),
+            (["key", "create", "k"], "--shape"),
+            (["bench", "run", "everything"], "speed"),
+            (["demo", "--seeds", "0"], "at least 1"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+    )
+    def test_one_line_and_exit_code_two(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str],
+        says: str,
+    ) -> None:  # fmt: skip
+        monkeypatch.chdir(tmp_path)
+        assert says in run(capsys, *words, code=2)
+
+    @pytest.mark.parametrize("words", [[], ["wash"], ["embed", "--frobnicate"], ["verify"], ["embed", "--seed", "x"]])
+    def test_usage(self, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+        with pytest.raises(SystemExit) as caught:
+            main(words)
+        assert caught.value.code == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+    def test_a_finished_run_is_not_overwritten(self, capsys: pytest.CaptureFixture[str], embedded: Path) -> None:
+        before = {path: path.read_bytes() for path in embedded.iterdir() if path.is_file()}
+        assert "finished run already" in run(capsys, "embed", "--out", embedded, code=2)
+        assert {path: path.read_bytes() for path in embedded.iterdir() if path.is_file()} == before
+
+    @pytest.mark.parametrize("name", ["run.json", "model.safetensors", "split.safetensors", "key/key.json"])
+    @pytest.mark.parametrize("how", ["truncated", "empty", "noise", "missing"])
+    def test_damaged_runs(
+        self, capsys: pytest.CaptureFixture[str], embedded: Path, tmp_path: Path, name: str, how: str
+    ) -> None:
+        import shutil
+
+        copy = tmp_path / "copy"
+        shutil.copytree(embedded, copy)
+        content = (copy / name).read_bytes()
+        if how == "missing":
+            (copy / name).unlink()
+        else:
+            (copy / name).write_bytes(
+                {"truncated": content[: len(content) // 2], "empty": b"", "noise": b"\x93" * 64}[how]
+            )
+        run(capsys, "attack", copy, "--out", tmp_path / "out", "--set", "epochs=1", code=2)
+        assert not (tmp_path / "out" / "run.json").exists()
+
+    def test_nan_weights(self, capsys: pytest.CaptureFixture[str], embedded: Path, tmp_path: Path) -> None:
+        import shutil
+
+        from indelible.base.files import read_tensors, write_tensors
+
+        copy = tmp_path / "copy"
+        shutil.copytree(embedded, copy)
+        tensors, _ = read_tensors(copy / "model.safetensors")
+        tensors["head.bias"][0] = float("nan")
+        write_tensors(copy / "model.safetensors", tensors)
+        assert "head.bias" in run(capsys, "verify", copy, code=2)
+
+    def test_a_key_of_another_shape(self, capsys: pytest.CaptureFixture[str], embedded: Path, tmp_path: Path) -> None:
+        Key.create(kind="noise", classes=10, shape=(1, 28, 28)).save(tmp_path / "key")
+        assert "made for 10 classes" in run(capsys, "verify", embedded, "--key", tmp_path / "key", code=2)
+
+    def test_labels_out_of_range_and_empty_sets(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        train = stripes(40)
+        for name, labels, images in (("negative", -1, 40), ("empty", 0, 0)):
+            path = tmp_path / f"{name}.npz"
+            np.savez(path, images=train.images[:images].numpy(), labels=np.full(images, labels))
+            run(capsys, "embed", "--data", path, "--out", tmp_path / "out", code=2)
+
+
+def test_keys(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    made = document(capsys, "key", "create", tmp_path / "k", "--classes", "10", "--shape", "1", "28", "28")
+    shown = document(capsys, "key", "show", tmp_path / "k")
+    assert shown["digest"] == made["digest"]
+    assert shown["scheme"] == "derived"
+    secret = (tmp_path / "k" / "secret.key").read_text().strip()
+    assert secret not in run(capsys, "key", "show", tmp_path / "k")
+    run(capsys, "key", "picture", tmp_path / "k", "--data", "fashion-mini", "--out", tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    literal = document(
+        capsys, "key", "create", tmp_path / "l", "--classes", "10", "--shape", "3", "32", "32", "--paper-literal"
+    )
+    assert literal["target"] == 0
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = [
+        sys.executable, "-m", "indelible", "embed", "--data", str(data), "--model", "tests.conftest:TinyNet", "--out",
+        str(out), *QUICK, "--train", "epochs=400",
+    ]  # fmt: skip
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    began = time.monotonic()
+    while time.monotonic() - began < 60 and not (out / "history.jsonl").exists():
+        time.sleep(0.05)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.strip().splitlines()[-1].startswith("indelible: interrupted")
+    assert (out / CHECKPOINT).exists()
+    assert not (out / "run.json").exists()
+    assert (out / "key" / "key.json").exists()
+    assert not list(out.glob(".*.part"))
+    again = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    rows = len((out / "history.jsonl").read_text().splitlines())
+    time.sleep(0.1)
+    began = time.monotonic()
+    while time.monotonic() - began < 60 and len((out / "history.jsonl").read_text().splitlines()) <= rows:
+        time.sleep(0.05)
+    again.send_signal(signal.SIGINT)
+    assert again.wait(timeout=30) == 130
+    epochs = [json.loads(line)["epoch"] for line in (out / "history.jsonl").read_text().splitlines()]
+    assert epochs == list(range(1, len(epochs) + 1))
+    assert len(epochs) > rows
+
+
+def test_broken_pipe(data: Path) -> None:
+    script = f"{sys.executable} -m indelible embed --list | head -n 1"
+    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=os.environ, check=False)
+    assert found.returncode == 0
+    assert "Traceback" not in found.stderr

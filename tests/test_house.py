@@ -1,0 +1,69 @@
+"""Rules of the house that a program can check."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import indelible
+
+SOURCE = Path(indelible.__file__).parent
+# Imports only point left.
+ROOMS = (
+    "base", "data", "models", "keys", "nn", "train", "embed", "attacks", "verify", "evidence", "bench", "analyze",
+    "report", "cli",
+)  # fmt: skip
+
+
+def imports_of(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return {name.split(".")[1] for name in found if name.startswith("indelible.")}
+
+
+def test_imports_only_point_left() -> None:
+    for path in SOURCE.rglob("*.py"):
+        room = path.relative_to(SOURCE).parts[0]
+        if room.endswith(".py"):
+            continue
+        assert room in ROOMS, f"{path}: unknown room {room}"
+        for other in imports_of(path):
+            assert ROOMS.index(other) <= ROOMS.index(room), f"{path} imports from {other}, which lies to the right"
+
+
+def test_nothing_unpickles() -> None:
+    for path in SOURCE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in {"load", "loads"}
+            ):
+                owner = ast.unparse(node.func.value)
+                assert owner not in {"pickle", "dill", "joblib", "cloudpickle", "torch"}, f"{path}:{node.lineno}"
+
+
+def test_every_public_name_is_there() -> None:
+    for name in indelible.__all__:
+        assert getattr(indelible, name) is not None
+
+
+def test_import_is_quick() -> None:
+    """Under two seconds beyond torch; the best of three, since machines are noisy."""
+    code = "import time, torch; began = time.perf_counter(); import indelible; print(time.perf_counter() - began)"
+    best = min(
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+        for _ in range(3)
+    )
+    assert best < 2.0
+
+
+def test_heavy_and_optional_packages_are_not_imported() -> None:
+    code = "import sys, indelible; print(*[name for name in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"matplotlib", "lightning_fabric", "rich", "scipy.stats", "PIL.Image", "jinja2"} & set(loaded)
