@@ -1,0 +1,118 @@
+"""What the charts show, as plain numbers: one chart per quantity, methods as series.
+
+An attack's history knows no WSR - the attacker cannot measure it - so its curves start at the model before the attack
+and end at the verdict after it, with whatever was measured between.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from indelible.report.collect import Entry, Stage
+from indelible.report.format import join_words
+
+__all__ = ["Chart", "Panel", "Series", "panels"]
+
+Point = tuple[float, float]
+_QUANTITIES = {"loss": "Training loss", "ba": "Benign accuracy (BA)", "wsr": "Watermark success rate (WSR)"}
+_RATES = ("ba", "wsr")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve: its label, the number of its look, and (epoch, value) points; rates in percent."""
+
+    label: str
+    look: int
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One quantity over epochs.
+
+    Attributes:
+        title: The quantity in words.
+        unit: ``"%"`` or ``"nats"``.
+        series: The curves.
+        when: What was going on: "embedding", "FT".
+    """
+
+    title: str
+    unit: str
+    series: tuple[Series, ...]
+    when: str
+
+    @property
+    def alt(self) -> str:
+        """The chart in words, for those who do not see it."""
+        digits = 1 if self.unit == "%" else 3
+        ends = [f"{series.label} at {series.points[-1][1]:.{digits}f} {self.unit}" for series in self.series]
+        return f"{self.title} over the epochs of {self.when}. At the end: {join_words(ends)}."
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The charts of one stage, and which looks they use: (label, number)."""
+
+    title: str
+    charts: tuple[Chart, ...]
+    legend: tuple[tuple[str, int], ...]
+
+
+def panels(entries: Sequence[Entry]) -> list[Panel]:
+    """Return a panel for training and one for each attack; those without any point are left out."""
+    methods = list(dict.fromkeys(entry.method for entry in entries))
+    looks = {entry.label: methods.index(entry.method) for entry in entries}
+    made = [_panel("Training", "training", [(entry, entry.before, None) for entry in entries if entry.before], looks)]
+    for title in dict.fromkeys(stage.title for entry in entries for stage in entry.after):
+        attacked = [(entry, stage, entry.before) for entry in entries for stage in entry.after if stage.title == title]
+        made.append(_panel(f"Attack: {title}", title, attacked, looks))
+    return [panel for panel in made if panel.charts]
+
+
+def _panel(
+    title: str, when: str, stages: Sequence[tuple[Entry, Stage, Stage | None]], looks: Mapping[str, int]
+) -> Panel:
+    charts = []
+    for name, words in _QUANTITIES.items():
+        series = [
+            Series(entry.label, looks[entry.label], points)
+            for entry, stage, before in stages
+            if (entry.marked or name != "wsr") and (points := _points(stage, before, name))
+        ]
+        if series:
+            charts.append(Chart(words, "%" if name in _RATES else "nats", tuple(series), when))
+    shown = {entry.method: looks[entry.label] for entry, _, _ in stages}
+    return Panel(title, tuple(charts), tuple(shown.items()))
+
+
+def _points(stage: Stage, before: Stage | None, name: str) -> tuple[Point, ...]:
+    rows = list(stage.run.history())
+    scale = 100.0 if name in _RATES else 1.0
+    epochs = _epochs(rows)
+    measured = {
+        epoch: scale * row[name]
+        for epoch, row in zip(epochs, rows, strict=True)
+        if isinstance(row.get(name), int | float)
+    }
+    if before is not None and name in _RATES:
+        start, end = getattr(before, name), getattr(stage, name)
+        if start is not None:
+            measured = {0.0: scale * start, **measured}
+        if end is not None and epochs:
+            measured[epochs[-1]] = scale * end
+    return tuple(measured.items())
+
+
+def _epochs(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Number the epochs through when a run has several phases, each of which counts from one."""
+    numbered: list[float] = []
+    passed = last = 0.0
+    for row in rows:
+        epoch = float(row.get("epoch", last + 1))
+        if epoch <= last:
+            passed += last
+        last = epoch
+        numbered.append(passed + epoch)
+    return numbered

@@ -1,0 +1,61 @@
+"""How numbers are written for people, in one place: the terminal, Markdown and HTML all say the same."""
+
+import math
+from collections.abc import Sequence
+
+__all__ = ["ABSENT", "duration", "equation", "join_words", "p_value", "percent", "plain_number"]
+
+ABSENT = "–"
+"""What stands for a value that was not measured."""
+_SMALLEST = 1e-300
+_WRITTEN_OUT = 1e-3
+
+
+def percent(rate: float | None) -> str:
+    """Write a rate in [0, 1] in percent with one decimal, without the sign: 0.9876 is ``98.8``."""
+    return ABSENT if rate is None else f"{100.0 * rate:.1f}"
+
+
+def p_value(value: float | None) -> str:
+    """Write a p-value: ``0.61``, ``3e-12``, and ``< 1e-300`` for what a double cannot hold."""
+    if value is None:
+        return ABSENT
+    if value < _SMALLEST:
+        return "< 1e-300"
+    if value >= _WRITTEN_OUT:
+        return f"{value:.2g}"
+    digits, exponent = f"{value:.0e}".split("e")
+    return f"{digits}e{int(exponent)}"
+
+
+def equation(value: float | None) -> str:
+    """Write ``p = 3e-12``, or ``p < 1e-300``."""
+    text = p_value(value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def plain_number(value: float | None) -> str:
+    """Write a count or a rate a second with thousands apart: ``12,345``; below 100 with up to three digits."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, int) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def duration(seconds: float) -> str:
+    """Write a duration: ``4.2 s``, ``3 min 05 s``, ``2 h 10 min``."""
+    if seconds < 60 and f"{seconds:.1f}" != "60.0":
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    minutes = math.floor(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Join with commas and a final "and"."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,73 @@
+"""Methods and attacks in words, so that a reader of a table needs no settings file beside it.
+
+A control is named after what it is: APP without perturbation is "c-BN only (eps 0)", not a second APP.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from indelible.attacks import ATTACKS
+from indelible.base.files import canonical_json
+from indelible.base.records import Record
+from indelible.embed import EMBEDDINGS
+
+__all__ = ["UNMARKED", "attack_title", "attack_titles", "is_marked", "method_title", "own_settings"]
+
+UNMARKED = "Unmarked model"
+
+
+def own_settings(record: Record) -> Mapping[str, Any]:
+    """Return the settings of the method itself, apart from those of the training."""
+    found = record.settings.get("method")
+    return found if isinstance(found, Mapping) else {}
+
+
+def is_marked(record: Record) -> bool:
+    """Tell whether the run put a watermark into its model."""
+    return record.verb != "train" and record.method != "none"
+
+
+def method_title(record: Record) -> str:
+    """Name an embedding run's method in words."""
+    if not is_marked(record):
+        return UNMARKED
+    if record.method == "app":
+        return _app_title(own_settings(record))
+    return EMBEDDINGS[record.method].title if record.method in EMBEDDINGS else record.method
+
+
+def _app_title(settings: Mapping[str, Any]) -> str:
+    perturbed, clean = settings.get("eps", 1) != 0, settings.get("clean_bn", True)
+    if perturbed:
+        return "APP with c-BN" if clean else "APP only (no c-BN)"
+    return "c-BN only (eps 0)" if clean else "Extra exposure only (eps 0, no c-BN)"
+
+
+def attack_title(method: str) -> str:
+    """Name an attack in words, with its short name: "fine-tuning (FT)"."""
+    if method not in ATTACKS:
+        return method.upper()
+    title: str = ATTACKS[method].title
+    return f"{title[:1].lower()}{title[1:]} ({method.upper()})"
+
+
+def attack_titles(records: Sequence[Record]) -> list[str]:
+    """Give each attack run a short title; those of one method with other settings are told apart by these."""
+    variants: dict[str, dict[bytes, Mapping[str, Any]]] = {}
+    for record in records:
+        settings = own_settings(record)
+        variants.setdefault(record.method, {})[canonical_json(settings)] = settings
+    return [_attack_title(record, list(variants[record.method].values())) for record in records]
+
+
+def _attack_title(record: Record, variants: Sequence[Mapping[str, Any]]) -> str:
+    settings = own_settings(record)
+    differing = [
+        name
+        for name in dict.fromkeys(name for variant in variants for name in variant)
+        if len({canonical_json(variant.get(name)) for variant in variants}) > 1
+    ]
+    short = record.method.upper()
+    if not differing:
+        return short
+    return f"{short} ({', '.join(f'{name} {settings.get(name)}' for name in differing)})"

@@ -1,0 +1,165 @@
+"""One self-contained HTML page from run folders: nothing is loaded when it is opened, and no secret is in it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from indelible.base.files import write_text
+from indelible.report import format as written
+from indelible.report.charts import can_draw, draw
+from indelible.report.collect import Entry, Stage, collect
+from indelible.report.curves import panels
+from indelible.report.outcome import outcome
+from indelible.report.palette import DARK, LIGHT, slot_of
+from indelible.report.rerun import again, flattened
+from indelible.report.samples import galleries
+from indelible.report.table import before_after, stage_title, verdict_word
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+__all__ = ["TITLE", "render", "write_report"]
+
+TITLE = "Watermarks before and after attack"
+
+_INPUTS = {
+    "data_digest": "Digest of the data",
+    "images": "Images in the data",
+    "key": "Digest of the key",
+    "kind": "Kind of mark",
+    "scheme": "Key scheme",
+    "target": "Target class",
+    "model_digest": "Digest of the model at the start",
+}
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A stage with its verdict, as the page shows it."""
+
+    title: str
+    owned: bool
+    verdict: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A run as the last section shows it."""
+
+    title: str
+    stage: Stage
+    facts: Mapping[str, str]
+    settings: Mapping[str, str]
+    again: str
+
+
+def write_report(
+    runs: Sequence[str | Path], out: str | Path, *, title: str = TITLE, samples: bool = True
+) -> Path:  # fmt: skip
+    """Write the report of some runs as one HTML file, whole or not at all.
+
+    Args:
+        runs: Folders of runs, or folders that contain runs; attacks are shown under the model they were made on.
+        out: The file to write.
+        title: The page's heading.
+        samples: Show marked images. They give the mark away: hide them in a copy that leaves the house.
+
+    Returns:
+        The path of the file.
+    """
+    target = Path(out)
+    write_text(target, render(collect(runs), title=title, samples=samples))
+    return target
+
+
+def render(entries: Sequence[Entry], *, title: str = TITLE, samples: bool = True) -> str:
+    """Return the page of ``entries`` as HTML."""
+    judged = _judged(entries)
+    assumptions = {tuple(one.verdict.get("assumptions") or ()) for one in judged}
+    return _environment().get_template("page.html.j2").render(
+        title=title, outcome=outcome(entries), entries=entries, table=before_after(entries),
+        alphas=sorted({one.verdict["alpha"] for one in judged if one.verdict.get("alpha") is not None}),
+        samples=samples, galleries=galleries(entries) if samples else [],
+        drawn=_drawn(entries) if can_draw() else None, judged=judged,
+        assumptions=assumptions.pop() if len(assumptions) == 1 else None,
+        made=[_made(entry, stage, samples=samples) for entry in entries for stage in entry.stages],
+        light=LIGHT, dark=DARK,
+    )  # fmt: skip
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("indelible.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters |= {
+        "percent": written.percent, "p_value": written.p_value, "number": written.plain_number,
+        "duration": written.duration, "unbroken": _unbroken, "verdict_word": verdict_word, "slot": slot_of,
+        "join_words": written.join_words, "stage_title": stage_title,
+    }  # fmt: skip
+    return made
+
+
+def _unbroken(text: str) -> "Markup":
+    """Keep p-values and c-BN on one line: a browser would break them at the hyphen."""
+    from markupsafe import Markup, escape
+
+    marked = re.sub(r"p (?:=|&lt;) [\d.e-]*\d|\d+e-\d+|c-BN", r'<span class="unbroken">\g<0></span>', str(escape(text)))
+    return Markup(marked)  # noqa: S704 - escaped in the line above
+
+
+def _drawn(entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
+    from markupsafe import Markup
+
+    return [
+        {
+            "panel": panel,
+            # Markup: the SVG is ours, and the one text in it that is not (its name) was escaped when it was drawn.
+            "charts": [
+                (chart, Markup(draw(chart, f"c{row}{column}")))  # noqa: S704
+                for column, chart in enumerate(panel.charts)
+            ],
+        }
+        for row, panel in enumerate(panels(entries))
+    ]
+
+
+def _name(entry: Entry, stage: Stage) -> str:
+    return entry.label if stage is entry.before else f"{entry.label}, after {stage.title}"
+
+
+def _judged(entries: Sequence[Entry]) -> list[_Judged]:
+    return [
+        _Judged(_name(entry, stage), bool(stage.owned), stage.verdict)
+        for entry in entries
+        for stage in entry.stages
+        if stage.verdict is not None
+    ]
+
+
+def _made(entry: Entry, stage: Stage, *, samples: bool) -> _Made:
+    run, record = stage.run, stage.run.record
+    speed = f"{written.plain_number(record.images / record.seconds)} images/s" if record.seconds else written.ABSENT
+    # The data set and the network stand above by name; the target class is part of what hiding the marks hides.
+    hidden = {"data", "model"} if samples else {"data", "model", "target"}
+    facts = {
+        "Folder": run.folder.as_posix(),
+        "Network": f"{run.architecture.name}, {run.architecture.classes} classes, images "
+        f"{' × '.join(map(str, run.architecture.shape))}",
+        "Data": run.data,
+        "Seed": str(record.seed),
+        "Time": written.duration(record.seconds),
+        "Images passed": written.plain_number(record.images),
+        "Speed": speed,
+        **{name.replace("_", " ").capitalize(): text for name, text in flattened(record.hardware)},
+        **{f"Version of {name}": text for name, text in record.versions.items()},
+        **{_INPUTS.get(name, name): text for name, text in flattened(record.inputs) if name not in hidden},
+    }  # fmt: skip
+    return _Made(_name(entry, stage), stage, facts, dict(flattened(record.settings)), again(run))
