@@ -323,6 +323,9 @@ def test_paths_with_both_splits(tmp_path: Path) -> None:
             write_picture(tmp_path / "set" / split / label / "x.png", pixels(1, (9, 7, 3))[0])
     train, test = load(tmp_path / "set", size=4)
     assert (train.shape, len(test)) == ((3, 4, 4), 2)
+    write_picture(tmp_path / "set" / "train" / "b" / "y.png", pixels(1, (9, 7, 3))[0])
+    assert [len(part) for part in load(tmp_path / "set", classes=["b"])] == [2, 1]
+    assert [len(part) for part in load(tmp_path / "set", classes=["b"], per_class=(1, None))] == [1, 1]
     np.savez(tmp_path / "set.npz", x_train=pixels(4), y_train=[0, 1, 2, 3], x_test=pixels(2), y_test=[0, 1])
     train, test = load(str(tmp_path / "set.npz"))
     assert (len(train), len(test), len(test.classes)) == (4, 2, 4)

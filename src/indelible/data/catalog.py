@@ -4,6 +4,8 @@ Fetched sets live in ``$INDELIBLE_DATA``, or ``~/.cache/indelible`` when that is
 """
 
 import shlex
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,6 +19,8 @@ from indelible.data.images import Data
 from indelible.data.install import MANIFEST, check_counts, install, intact, read_manifest, verify_raw
 from indelible.data.roots import data_root
 from indelible.data.sources import SOURCES
+from indelible.data.sources.folder import folder_splits, read_folder
+from indelible.data.sources.npz import npz_splits, read_npz
 from indelible.data.sources.source import Pair, Source
 
 __all__ = ["data_root", "fetch", "load"]
@@ -24,7 +28,15 @@ __all__ = ["data_root", "fetch", "load"]
 _TEST_SHARE = 0.1
 
 
-def load(name: str | Path, root: str | Path | None = None, *, size: int | None = None) -> tuple[Data, Data]:
+def load(
+    name: str | Path,
+    root: str | Path | None = None,
+    *,
+    size: int | None = None,
+    classes: Sequence[str] | str | Path | None = None,
+    per_class: tuple[int | None, int | None] = (None, None),
+    workers: int = 0,
+) -> tuple[Data, Data]:
     """Return ``(train, test)`` of a data set.
 
     Args:
@@ -33,6 +45,10 @@ def load(name: str | Path, root: str | Path | None = None, *, size: int | None =
         root: Where fetched sets live; see :func:`data_root`.
         size: Height and width that pictures of a folder are brought to (shorter side scaled, centre cropped); without
             it all pictures must have one size.
+        classes: Of a folder: the classes to use, or the path of a list of them.
+        per_class: Of a folder: at most so many training and test images of each class. The paper's ImageNet subset is
+            ``load(folder, size=224, classes="classes.txt", per_class=(500, 50))``.
+        workers: Processes that decode a folder that does not fit into memory.
 
     Raises:
         InputError: There is no such set, or it has not been fetched; the message says which command to run.
@@ -42,7 +58,8 @@ def load(name: str | Path, root: str | Path | None = None, *, size: int | None =
         return _load_named(SOURCES[str(name)], root)
     path = Path(name).expanduser()
     if path.exists() or path.suffix == ".npz" or len(path.parts) > 1:
-        return _load_path(path, size)
+        folder = partial(read_folder, path, classes=classes, size=size, workers=workers)
+        return _load_path(path, folder, per_class)
     raise UnknownNameError("data set", str(name), SOURCES)
 
 
@@ -103,14 +120,12 @@ def _load_named(source: Source, root: str | Path | None) -> Pair:
     return pair
 
 
-def _load_path(path: Path, size: int | None) -> tuple[Data, Data]:
-    from indelible.data.sources.folder import folder_splits, read_folder
-    from indelible.data.sources.npz import npz_splits, read_npz
-
+def _load_path(path: Path, folder: Callable[..., Data], per_class: tuple[int | None, int | None]) -> tuple[Data, Data]:
     if path.is_dir():
-        if len(folder_splits(path)) == 2:
-            return read_folder(path, size=size, split="train"), read_folder(path, size=size, split="test")
-        whole = read_folder(path, size=size)
+        splits = folder_splits(path)
+        if len(splits) == 2:
+            return folder(split="train", per_class=per_class[0]), folder(split="test", per_class=per_class[1])
+        whole = folder(split="train" if splits else None, per_class=per_class[0])
     elif path.suffix == ".npz":
         if len(npz_splits(path)) == 2:
             return read_npz(path, split="train"), read_npz(path, split="test")

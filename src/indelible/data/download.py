@@ -30,7 +30,7 @@ except ImportError:  # not a POSIX system: two downloads at once are then caught
 __all__ = ["Patience", "UnreachableError", "download"]
 
 _CHUNK = 1 << 16
-_AGENT = "indelible (https://pypi.org/project/indelible)"
+_AGENT = "indelible"
 _GIVE_UP = frozenset({400, 401, 403, 404, 405, 406, 407, 410, 451})
 
 

@@ -54,8 +54,9 @@ class RowCache:
         return {**self.__dict__, "_open": None}
 
     def __del__(self) -> None:
-        if getattr(self, "_open", None) is not None and self._open is not None:
-            os.close(self._open[0])
+        opened = getattr(self, "_open", None)  # missing when the file could not be created
+        if opened is not None:
+            os.close(opened[0])
 
     def _table(self) -> tuple[int, npt.NDArray[np.uint8]]:
         if self._open is None:
