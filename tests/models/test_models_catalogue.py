@@ -14,7 +14,7 @@ from indelible.base.errors import InputError
 from indelible.models import MODELS, ModelInfo, build_model, count_parameters, stem_for
 from indelible.models.catalogue import Shape, Stem
 
-NAMES = ["mobilenet-v2", "resnet-18", "resnet-50", "resnet-w16", "resnet-w8", "vgg-16", "vit-tiny"]
+NAMES = ["mobilenet-v2", "resnet-18", "resnet-50", "resnet-mini", "resnet-w16", "resnet-w8", "vgg-16", "vit-tiny"]
 QUICK = ["resnet-w8", "resnet-w16", "vit-tiny"]
 
 
@@ -66,6 +66,8 @@ def test_resnet_w8_counted_by_hand() -> None:
     assert (stem, stage1, stage2, stage3, head) == (232, 1184, 3680, 14_528, 330)
     assert count_parameters("resnet-w8", classes=10, shape=(3, 32, 32)) == stem + stage1 + stage2 + stage3 + head
     assert count_parameters("resnet-w8", classes=10, shape=(1, 28, 28)) == 19_954 - 9 * 2 * 8
+    # The mini differs from the net of width 16 in its stem only: 5x5 instead of 3x3.
+    assert count_parameters("resnet-mini", classes=10, shape=(3, 32, 32)) == 78_042 + (25 - 9) * 3 * 16
 
 
 def test_vit_tiny_counted_by_hand() -> None:

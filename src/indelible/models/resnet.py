@@ -1,4 +1,4 @@
-"""Residual networks: ResNet-18, ResNet-50, and two narrow ones for work on a CPU.
+"""Residual networks: ResNet-18, ResNet-50, and three narrow ones for work on a CPU.
 
 Paper: He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", CVPR 2016; section 3.3 and table 1
 (ImageNet), section 4.2 (CIFAR-10); initialisation: He et al., "Delving Deep into Rectifiers", ICCV 2015, section 2.2.
@@ -9,6 +9,9 @@ Paper: He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", CVPR
     block                   block     basic         bottleneck    basic      basic       figure 5
     small stem              stem      3x3 convolution, stride 1                          section 4.2
     large stem              stem      7x7 convolution, stride 2; 3x3 maximum, stride 2   table 1
+
+``resnet-mini`` is resnet-w16 with a small stem of one 5x5 convolution, stride 2: a quarter of the pixels in every stage,
+so that it trains faster than resnet-w8 with four times its parameters. It is the network of the demo.
 
 How it differs: a shortcut that changes shape is a 1x1 convolution with BatchNorm at every size (the paper's option B;
 its CIFAR networks use option A), and a bottleneck strides in its 3x3 convolution instead of the first 1x1, which keeps
@@ -93,6 +96,7 @@ class ResNet(nn.Module):
         blocks: Blocks in each stage; every stage but the first halves the resolution.
         block: The kind of block.
         stem: ``"small"`` keeps the resolution, ``"large"`` quarters it.
+        small_stem: Kernel size and stride of the small stem's convolution.
     """
 
     def __init__(
@@ -104,10 +108,11 @@ class ResNet(nn.Module):
         blocks: Sequence[int],
         block: type[BasicBlock | Bottleneck],
         stem: Stem,
+        small_stem: tuple[int, int] = (3, 1),
     ) -> None:
         super().__init__()
         large = stem == "large"
-        kernel, stride = (7, 2) if large else (3, 1)
+        kernel, stride = (7, 2) if large else small_stem
         self.conv1 = nn.Conv2d(channels, width, kernel, stride=stride, padding=kernel // 2, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if large else nn.Identity()
@@ -133,16 +138,26 @@ class ResNet(nn.Module):
 
 
 def _build(
-    width: int, blocks: Sequence[int], block: type[BasicBlock | Bottleneck], *, classes: int, shape: Shape, stem: Stem
+    width: int,
+    blocks: Sequence[int],
+    block: type[BasicBlock | Bottleneck],
+    small_stem: tuple[int, int],
+    *,
+    classes: int,
+    shape: Shape,
+    stem: Stem,
 ) -> ResNet:
-    return ResNet(classes=classes, channels=shape[0], width=width, blocks=blocks, block=block, stem=stem)
+    return ResNet(
+        classes=classes, channels=shape[0], width=width, blocks=blocks, block=block, stem=stem, small_stem=small_stem
+    )
 
 
-for _name, _title, _width, _blocks, _block in (
-    ("resnet-18", "ResNet-18", 64, (2, 2, 2, 2), BasicBlock),
-    ("resnet-50", "ResNet-50", 64, (3, 4, 6, 3), Bottleneck),
-    ("resnet-w8", "ResNet of width 8, three stages of one block", 8, (1, 1, 1), BasicBlock),
-    ("resnet-w16", "ResNet of width 16, three stages of one block", 16, (1, 1, 1), BasicBlock),
+for _name, _title, _width, _blocks, _block, _small_stem in (
+    ("resnet-18", "ResNet-18", 64, (2, 2, 2, 2), BasicBlock, (3, 1)),
+    ("resnet-50", "ResNet-50", 64, (3, 4, 6, 3), Bottleneck, (3, 1)),
+    ("resnet-w8", "ResNet of width 8, three stages of one block", 8, (1, 1, 1), BasicBlock, (3, 1)),
+    ("resnet-w16", "ResNet of width 16, three stages of one block", 16, (1, 1, 1), BasicBlock, (3, 1)),
+    ("resnet-mini", "ResNet of width 16 behind a stem of stride 2", 16, (1, 1, 1), BasicBlock, (5, 2)),
 ):
     MODELS.add(
         ModelInfo(
@@ -150,6 +165,6 @@ for _name, _title, _width, _blocks, _block in (
             title=_title,
             paper=_PAPER,
             stems=MODEL_STEMS,
-            build=partial(_build, _width, _blocks, _block),
+            build=partial(_build, _width, _blocks, _block, _small_stem),
         )
     )
