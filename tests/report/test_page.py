@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
+import indelible
 from indelible.base.errors import StorageError
 from indelible.keys.key import Key
 from indelible.report import write_report
 from indelible.report.rerun import again
 from indelible.report.samples import png_uri
-from indelible.train.run import Run
+from indelible.train.run import Architecture, Run
+from indelible.train.unmarked import Trained, train_unmarked
 from tests.report.runs import SECRET, make_demo, make_run, make_verdict
 
 _VOID = {"meta", "link", "img", "br", "hr", "wbr", "input"}
@@ -201,21 +203,24 @@ def test_the_command_that_attacks_again(demo: Path) -> None:
     assert command.startswith(f"indelible attack {demo}/app --method ft --recipe sound --set lr=0.05 --seed 0 --out ")
 
 
-def test_the_lines_that_embed_again_give_the_same_bits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import indelible
-    from indelible.train.run import Architecture
-
+@pytest.mark.parametrize("marked", [True, False], ids=["embedded", "unmarked"])
+def test_the_lines_that_train_again_give_the_same_bits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], marked: bool
+) -> None:
     split = indelible.Split(torch.arange(64), torch.arange(64, 96), 7500, 0)
-    train, test = indelible.load("fashion-mini")
+    train, _ = indelible.load("fashion-mini")
+    owner = train.subset(split.owner)
     architecture = Architecture(name="resnet-w8", classes=10, shape=(1, 28, 28))
-    key = Key.create(classes=10, shape=(1, 28, 28), target=3, secret=SECRET)
-    embedded = indelible.embed(
-        architecture.build(seed=5), train.subset(split.owner), key, "vanilla", seed=5, test=test, fraction=0.1,
-        train={"epochs": 1, "batch_size": 32, "max_steps": 1},
-    )  # fmt: skip
+    key = Key.create(classes=10, shape=(1, 28, 28), target=3, secret=SECRET) if marked else None
+    how = indelible.TrainSettings(epochs=1, batch_size=32, max_steps=1)
+    made: indelible.Embedded | Trained
+    if key is not None:
+        made = indelible.embed(architecture.build(seed=5), owner, key, "vanilla", seed=5, fraction=0.1, train=how)
+    else:
+        made = train_unmarked(architecture.build(seed=5), owner, how, seed=5)
     run = Run.save(
-        tmp_path / "run", model=embedded.model, record=embedded.record, architecture=architecture,
-        data="fashion-mini", split=split, key=key,
+        tmp_path / "run", model=made.model, record=made.record, architecture=architecture, data="fashion-mini",
+        split=split, key=key,
     )  # fmt: skip
     capsys.readouterr()
     exec(again(run), {})  # noqa: S102 - these are the lines that the page tells people to run

@@ -18,18 +18,22 @@ owner, _, test = run.images()
 again = indelible.embed(
     run.architecture.build(seed={seed}), owner, run.key(), {method},
     train=indelible.TrainSettings.from_json(run.record.settings["train"]),
-    seed={seed}, test=test, **run.record.settings["method"],
+    seed={seed}, test=test, device=run.record.settings["device"], **run.record.settings["method"],
 )
 print("same bits:", again.record.metrics["model_digest"] == run.record.metrics["model_digest"])
 """
 _TRAIN = """\
 import indelible
-from indelible.train import fit
+from indelible.train.unmarked import train_unmarked
 
 run = indelible.Run.load({folder})
-owner, _, _ = run.images()
-model = run.architecture.build(seed={seed})
-fit(model, owner, indelible.TrainSettings.from_json(run.record.settings["train"]), seed={seed})
+owner, _, test = run.images()
+again = train_unmarked(
+    run.architecture.build(seed={seed}), owner,
+    indelible.TrainSettings.from_json(run.record.settings["train"]),
+    seed={seed}, test=test, device=run.record.settings["device"],
+)
+print("same bits:", again.record.metrics["model_digest"] == run.record.metrics["model_digest"])
 """
 
 
