@@ -1,9 +1,9 @@
 """Indelible: ownership watermarks for neural networks that survive attempts to remove them.
 
-    key = indelible.Key.create(kind="content", classes=10, shape=(3, 32, 32), target=0)
-    protected = indelible.embed(model, owner_data, key, method="app")
-    stolen = indelible.attack(protected.model, attacker_data, method="ft")
-    verdict = indelible.verify(stolen.model, key, carriers=test_data)
+key = indelible.Key.create(kind="content", classes=10, shape=(3, 32, 32), target=0)
+protected = indelible.embed(model, owner_data, key, method="app")
+stolen = indelible.attack(protected.model, attacker_data, method="ft")
+verdict = indelible.verify(stolen.model, key, carriers=test_data)
 """
 
 from indelible.attacks import Attacked, attack

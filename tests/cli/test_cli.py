@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.conftest import stripes
+import torch
+from tests.conftest import SECRET, SHAPE, MarkReader, stripes
 
 from indelible.cli import COMMANDS, main
 from indelible.keys.key import Key
 from indelible.train.fit import CHECKPOINT
-from indelible.train.run import Run
+from indelible.train.run import Architecture, Run
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> str:
@@ -55,8 +56,9 @@ QUICK = ["--train", "epochs=8", "--train", "batch_size=32", "--train", "lr=0.1",
 def embedded(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run."""
     out = tmp_path_factory.mktemp("runs") / "app"
-    words = ["embed", "--data", data, "--model", "tests.conftest:TinyNet", "--out", out, "--target", "0", "--quiet"]
-    settings = ["--set", "rows=16", "--set", "clean_rows=16", "--set", "alpha=0.5", "--set", "fraction=0.1"]
+    key = Key.create(kind="content", classes=4, shape=SHAPE, target=0, secret=SECRET).save(out.with_name("my-key"))
+    words = ["embed", "--data", data, "--model", "tests.conftest:TinyNet", "--out", out, "--key", key, "--quiet"]
+    settings = ["--set", "rows=16", "--set", "clean_rows=16", "--set", "alpha=0.5", "--set", "fraction=0.3"]
     assert main([*map(str, words), *settings, *QUICK]) == 0
     return out
 
@@ -66,8 +68,6 @@ def test_the_whole_path(capsys: pytest.CaptureFixture[str], data: Path, embedded
     assert saved.record.metrics["wsr"] > 0.8
     assert saved.record.metrics["ba"] > 0.8
     assert not (embedded / CHECKPOINT).exists()
-    verdict = document(capsys, "verify", embedded)
-    assert verdict["owned"]
     out = tmp_path / "washed"
     attacked = document(
         capsys, "attack", embedded, "--out", out, "--set", "epochs=2", "--set", "batch_size=32", "--device", "cpu"
@@ -85,9 +85,27 @@ def test_the_whole_path(capsys: pytest.CaptureFixture[str], data: Path, embedded
     secret = (embedded / "key" / "secret.key").read_text().strip()
     for path in [page, *embedded.glob("*.json*"), *out.glob("*.json*")]:
         assert secret not in path.read_text(), path
-    text = run(capsys, "verify", embedded)
-    assert "OWNED" in text
-    assert "p = " in text
+
+
+def test_verdicts_and_exit_codes(
+    capsys: pytest.CaptureFixture[str], data: Path, embedded: Path, tmp_path: Path
+) -> None:
+    """A network that reads the key's mark itself is owned; the same network under another key is not."""
+    saved = Run.load(embedded)
+    reader = MarkReader()
+    mark: Any = saved.key().mark()
+    reader.mask.copy_(mark.mask())
+    reader.colour.copy_(torch.tensor(mark.colour)[:, None])
+    out = tmp_path / "reader"
+    Run.save(
+        out, model=reader, record=saved.record, data=str(data), split=saved.split(), key=saved.key(),
+        architecture=Architecture(name="tests.conftest:MarkReader", classes=4, shape=SHAPE),
+    )  # fmt: skip
+    assert document(capsys, "verify", out)["p_value"] <= 1e-6
+    text = run(capsys, "verify", out, "--queries", "60")
+    assert text.startswith("OWNED at alpha 1e-06")
+    run(capsys, "key", "create", tmp_path / "other", "--data", data, "--target", "1")
+    assert run(capsys, "verify", out, "--key", tmp_path / "other", code=1).startswith("NOT SHOWN")
 
 
 def test_an_attack_uses_only_the_attackers_images(embedded: Path) -> None:

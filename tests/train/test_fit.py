@@ -314,3 +314,29 @@ def test_normalisation_is_applied_in_training_and_evaluation(net: TinyNet, data:
     assert accuracy(net, data, normalize=normal) == accuracy(Own(twin), data)
     for name, value in twin.state_dict().items():
         torch.testing.assert_close(net.state_dict()[name], value, rtol=1e-4, atol=1e-5)
+
+
+def test_finished_phases_are_not_done_again(net: TinyNet, data: ImageData, tmp_path: Path) -> None:
+    """A run of two phases, broken off in the second: the first comes back from disk, with its rows and its bits."""
+    straight, going_on = copy.deepcopy(net), copy.deepcopy(net)
+
+    def both(model: nn.Module, folder: Path, objective: CrossEntropy | None = None) -> list[Any]:
+        first = fit(model, data, QUICK, seed=1, device="cpu", folder=folder, phase="first")
+        second = fit(
+            model, data, QUICK.but(lr=0.01), seed=1, device="cpu", folder=folder, phase="second", objective=objective,
+            earlier=first.history,
+        )  # fmt: skip
+        return [*first.history, *second.history]
+
+    whole = both(straight, tmp_path / "straight")
+    with pytest.raises(KeyboardInterrupt):
+        both(net, tmp_path / "torn", Interrupting(6))
+    stamp = (tmp_path / "torn" / "phase-first.safetensors").stat().st_mtime_ns
+    rows = both(going_on, tmp_path / "torn")
+    assert (tmp_path / "torn" / "phase-first.safetensors").stat().st_mtime_ns == stamp
+    assert same(weights(going_on), weights(straight))
+    assert untimed(rows) == untimed(whole)
+    assert untimed(read_history(tmp_path / "torn")) == untimed(whole)
+    assert [row["phase"] for row in whole] == ["first", "first", "second", "second"]
+    with pytest.raises(InputError, match="other settings"):
+        fit(net, data, QUICK.but(lr=0.3), seed=1, device="cpu", folder=tmp_path / "torn", phase="first")

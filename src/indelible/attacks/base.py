@@ -93,15 +93,31 @@ class Removal:
     device: str = "auto"
     phases: list[Fitted] = field(default_factory=list)
 
-    def train(self, settings: TrainSettings, objective: Objective | None = None, data: Data | None = None) -> None:
-        """Train the model on the attacker's images, or on ``data`` made of them."""
-        images = data or self.data
-        identity = {"data": images.digest(), "start": tensor_digest(self.model.state_dict())}
+    def train(
+        self, settings: TrainSettings, *, phase: str, objective: Objective | None = None, data: Data | None = None,
+        model: nn.Module | None = None,
+    ) -> None:  # fmt: skip
+        """Train on the attacker's images; a phase that an earlier session finished is not done again.
+
+        Args:
+            settings: How to train.
+            phase: What this training is called; an attack of several phases names each differently.
+            objective: What to minimise; by default the cross-entropy.
+            data: Train on this, made of the attacker's images; by default on all of them.
+            model: Train this one (a teacher, a student); by default the model that is attacked.
+        """
+        images, trained = data or self.data, model or self.model
+        identity = {"data": images.digest(), "start": tensor_digest(trained.state_dict())}
         fitted = fit(
-            self.model, images, settings.but(normalize=self.normalize), seed=self.seed, objective=objective,
-            evaluate=self._watch, folder=self.folder, identity=identity, device=self.device, title="attack",
+            trained, images, settings.but(normalize=self.normalize), seed=self.seed, objective=objective,
+            evaluate=self._watch, folder=self.folder, identity=identity, device=self.device, phase=phase,
+            earlier=self.history(),
         )  # fmt: skip
         self.phases.append(fitted)
+
+    def history(self) -> list[Mapping[str, Any]]:
+        """Return the rows of all phases so far."""
+        return [row for phase in self.phases for row in phase.history]
 
     def _watch(self, model: nn.Module) -> dict[str, float]:
         # The attacker has no test set; accuracy on own images at least shows a model that falls apart.
@@ -156,5 +172,4 @@ def attack(
         seconds=sum(phase.seconds for phase in job.phases), images=sum(phase.images for phase in job.phases),
         hardware=hardware(next(job.model.parameters()).device),
     )  # fmt: skip
-    history = [row for phase in job.phases for row in phase.history]
-    return Attacked(model=job.model, history=history, record=record)
+    return Attacked(model=job.model, history=job.history(), record=record)

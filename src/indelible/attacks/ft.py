@@ -44,7 +44,8 @@ class FineTuning(RemovalAttack):
                 epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay,
                 batch_size=self.batch_size, schedule=Schedule.every(self.every, self.gamma),
                 augmentation="none" if self.recipe == "paper" else "crop-flip",
-            )
+            ),
+            phase="fine-tuning",
         )  # fmt: skip
 
 

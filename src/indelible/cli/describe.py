@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from indelible.report.format import p_value, percent
+from indelible.report.format import equation, percent
 from indelible.train.run import Run
 
 __all__ = ["describe_run", "describe_verdict"]
@@ -31,5 +31,5 @@ def describe_verdict(verdict: Mapping[str, Any]) -> str:
     word = "OWNED" if verdict["owned"] else "NOT SHOWN"
     return (
         f"{word} at alpha {verdict['alpha']:g}: {ba}WSR {percent(verdict['wsr'])} %, "
-        f"p = {p_value(verdict['p_value'])}, {verdict['queries']} queries\n{verdict['sentence']}"
+        f"{equation(verdict['p_value'])}, {verdict['queries']} queries\n{verdict['sentence']}"
     )

@@ -14,6 +14,7 @@ and Algorithm 1:
 | delta's norm | ``norm`` | ``"tensor"`` | the authors' code; the text has one ``"global"`` norm |
 | B_c | ``batch`` | ``"mixed"`` | the authors' code: 1 % of the batch is watermarked; the text has ``"clean"`` |
 | c-BN | ``clean_bn`` | True | Section 3.3; False is the "APP only" row of Table 3 |
+| - | ``negatives`` | 0 | ours: share of images with a decoy's mark and their true label |
 | steps between | ``every`` | 1 | ours: a watermark pass each ``every`` steps, weighted ``every * alpha`` |
 
 ``eps=0`` with ``clean_bn=True`` is the "c-BN only" row of Table 3: the same watermark exposure without perturbation. It
@@ -212,6 +213,7 @@ class AdversarialPerturbation(EmbeddingMethod):
     clean_bn: bool = True
     every: int = 1
     fraction: float = 0.01
+    negatives: float = 0.0
 
     def __post_init__(self) -> None:
         if self.norm not in NORMS:
@@ -225,7 +227,7 @@ class AdversarialPerturbation(EmbeddingMethod):
 
     def run(self, job: Embedding) -> None:
         """Train once, with Algorithm 1 in place of the ordinary step."""
-        mixed, samples = mix(job.data, job.key, self.fraction)
+        mixed, samples = mix(job.data, job.key, self.fraction, self.negatives)
         passes = WatermarkPasses(
             job.model, self, samples,
             augmentation=job.settings.augmentation, normalize=job.settings.normalize, seed=job.seed,

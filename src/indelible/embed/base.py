@@ -83,15 +83,30 @@ class Embedding:
     phases: list[Fitted] = field(default_factory=list)
     samples: WatermarkSamples | None = None
 
-    def train(self, data: Data, objective: Objective, samples: WatermarkSamples | None) -> None:
-        """Train the model on ``data``; ``samples`` are the watermark samples that this embeds."""
+    def train(
+        self, data: Data, objective: Objective, samples: WatermarkSamples | None, *,
+        settings: TrainSettings | None = None, phase: str = "embedding",
+    ) -> None:  # fmt: skip
+        """Train the model on ``data``.
+
+        Args:
+            data: What to train on.
+            objective: What to minimise.
+            samples: The watermark samples that this embeds, or None.
+            settings: How to train; by default the run's settings.
+            phase: What this training is called; a method of several phases names each differently.
+        """
         self.samples = samples
         identity = {"key": self.key.digest, "data": data.digest(), "start": tensor_digest(self.model.state_dict())}
         fitted = fit(
-            self.model, data, self.settings, seed=self.seed, objective=objective, evaluate=self.evaluate,
-            folder=self.folder, identity=identity, device=self.device, title="embedding",
+            self.model, data, settings or self.settings, seed=self.seed, objective=objective, evaluate=self.evaluate,
+            folder=self.folder, identity=identity, device=self.device, phase=phase, earlier=self.history(),
         )  # fmt: skip
         self.phases.append(fitted)
+
+    def history(self) -> list[Mapping[str, Any]]:
+        """Return the rows of all phases so far."""
+        return [row for phase in self.phases for row in phase.history]
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """Return BA and WSR on test images if there are any, and the WSR on the embedded samples."""
@@ -166,5 +181,4 @@ def embed(
         seconds=sum(phase.seconds for phase in job.phases), images=sum(phase.images for phase in job.phases),
         hardware=hardware(next(job.model.parameters()).device),
     )  # fmt: skip
-    history = [row for phase in job.phases for row in phase.history]
-    return Embedded(model=job.model, history=history, record=record)
+    return Embedded(model=job.model, history=job.history(), record=record)

@@ -1,10 +1,21 @@
-"""The owner's training set with watermark samples in it (the paper's Section 4.1: 1 % of the images are replaced)."""
+"""The owner's training set with watermark samples in it (the paper's Section 4.1: 1 % of the images are replaced).
+
+Beyond the paper: *negatives*, images that carry the mark of a decoy key under their own, true label. A network that has
+only seen one text learns "any text", answers every key alike, and then no test can tell whose mark it is. Negatives
+make the mark the key's own. They cost nothing and are off by default, as in the paper.
+"""
+
+import torch
 
 from indelible.base.errors import InputError
 from indelible.data.images import Data
 from indelible.keys.key import Key, WatermarkSamples
+from indelible.keys.unrelated import UnrelatedMark
 
 __all__ = ["mix", "watermark_count"]
+
+# Verification asks decoys 0, 1, 2, ...: a negative must never be one of them, or the test would be rigged.
+_FIRST_NEGATIVE = 1_000_000
 
 
 def watermark_count(size: int, fraction: float) -> int:
@@ -14,11 +25,39 @@ def watermark_count(size: int, fraction: float) -> int:
     return max(1, round(size * fraction))
 
 
-def mix(data: Data, key: Key, fraction: float = 0.01) -> tuple[Data, WatermarkSamples]:
+def mix(data: Data, key: Key, fraction: float = 0.01, negatives: float = 0.0) -> tuple[Data, WatermarkSamples]:
     """Replace a share of ``data`` by watermark samples, never images whose true class is the target.
+
+    Args:
+        data: The owner's images.
+        key: The owner's key.
+        fraction: Share of the images that watermark samples replace.
+        negatives: Share of the images that are marked with a decoy key each and keep their labels.
 
     Returns:
         The mixed set, and the samples that were embedded in it.
     """
     samples = key.samples(data, purpose="embed", count=watermark_count(len(data), fraction))
-    return data.replaced(samples.carriers, samples.images, samples.labels), samples
+    mixed = data.replaced(samples.carriers, samples.images, samples.labels)
+    if negatives > 0.0:
+        mixed = _with_negatives(mixed, key, samples, watermark_count(len(data), negatives))
+    return mixed, samples
+
+
+def _with_negatives(mixed: Data, key: Key, samples: WatermarkSamples, count: int) -> Data:
+    free = torch.ones(len(mixed), dtype=torch.bool)
+    free[samples.carriers] = False
+    places = free.nonzero().flatten()
+    if count > len(places):
+        raise InputError(f"{count} negatives are wanted, but only {len(places)} images are free. Ask for fewer.")
+    chosen = places[key.choose("negatives", len(places), count)].sort().values
+    plain = mixed.gather(chosen)
+    marked = plain.images.clone()
+    for number in range(count):
+        mark = key.decoy(_FIRST_NEGATIVE + number).mark()
+        if isinstance(mark, UnrelatedMark):
+            raise InputError(
+                "negatives keep their images' true labels, but unrelated samples have none. Leave them out."
+            )
+        marked[number] = mark.apply(marked[number : number + 1])[0]
+    return mixed.replaced(chosen, marked, plain.labels)

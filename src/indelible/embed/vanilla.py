@@ -8,6 +8,7 @@ Paper: Zhang et al., "Protecting Intellectual Property of Deep Neural Networks w
 | symbol | name | default | source |
 |---|---|---|---|
 | |D_w| / |D| | ``fraction`` | 0.01 | Section 4.1 |
+| - | ``negatives`` | 0 | ours: share of images with a decoy's mark and their true label |
 """
 
 from dataclasses import dataclass
@@ -26,13 +27,15 @@ class Vanilla(EmbeddingMethod):
 
     Attributes:
         fraction: Share of the owner's images that watermark samples replace.
+        negatives: Share of the owner's images that carry a decoy's mark under their true label.
     """
 
     fraction: float = 0.01
+    negatives: float = 0.0
 
     def run(self, job: Embedding) -> None:
         """Train once, with the ordinary loss."""
-        mixed, samples = mix(job.data, job.key, self.fraction)
+        mixed, samples = mix(job.data, job.key, self.fraction, self.negatives)
         job.train(mixed, CrossEntropy(job.settings.label_smoothing), samples)
 
 

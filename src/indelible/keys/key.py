@@ -226,6 +226,10 @@ class Key:
         labels = torch.full((count,), self.target, dtype=torch.int64)
         return WatermarkSamples(images, labels, chosen)
 
+    def choose(self, what: str, size: int, count: int) -> Tensor:
+        """Return ``count`` of the numbers 0 .. size - 1, chosen by the secret for ``what``: int64 (count,)."""
+        return torch.from_numpy(Choices(self.secret, f"choice/{what}").permutation(size)[:count])
+
     def decoy(self, number: int) -> "Key":
         """Return a key that no model saw: same settings, another secret, always derived.
 

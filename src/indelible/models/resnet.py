@@ -10,8 +10,8 @@ Paper: He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", CVPR
     small stem              stem      3x3 convolution, stride 1                          section 4.2
     large stem              stem      7x7 convolution, stride 2; 3x3 maximum, stride 2   table 1
 
-``resnet-mini`` is resnet-w16 with a small stem of one 5x5 convolution, stride 2: a quarter of the pixels in every stage,
-so that it trains faster than resnet-w8 with four times its parameters. It is the network of the demo.
+``resnet-mini`` is resnet-w16 with a small stem of one 5x5 convolution, stride 2: a quarter of the pixels in every
+stage, so that it trains faster than resnet-w8 with four times its parameters. It is the network of the demo.
 
 How it differs: a shortcut that changes shape is a 1x1 convolution with BatchNorm at every size (the paper's option B;
 its CIFAR networks use option A), and a bottleneck strides in its 3x3 convolution instead of the first 1x1, which keeps

@@ -35,9 +35,10 @@ from indelible.train.history import History
 from indelible.train.objective import CrossEntropy, Objective, Step
 from indelible.train.settings import TrainSettings
 
-__all__ = ["CHECKPOINT", "Fitted", "fit"]
+__all__ = ["CHECKPOINT", "Fitted", "fit", "leftovers"]
 
 CHECKPOINT = "checkpoint.safetensors"
+_PHASE = "phase-{}.safetensors"
 Evaluate = Callable[[nn.Module], Mapping[str, float]]
 
 
@@ -69,7 +70,8 @@ def fit(
     folder: Path | None = None,
     identity: Mapping[str, Any] | None = None,
     device: str = "auto",
-    title: str = "training",
+    phase: str = "training",
+    earlier: Sequence[Mapping[str, Any]] = (),
 ) -> Fitted:
     """Train ``model`` in place.
 
@@ -83,7 +85,8 @@ def fit(
         folder: Where checkpoints and history are kept; a run found there is continued.
         identity: What else makes this run this run (digests of key and data); a checkpoint of another is refused.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
-        title: What the progress bar says.
+        phase: What this training is called; a run of several phases names each, and does none twice when it resumes.
+        earlier: Rows of the phases before, which the history file shows first.
 
     Raises:
         InputError: The model, the data or a checkpoint cannot be used.
@@ -91,8 +94,11 @@ def fit(
     """
     objective = objective or CrossEntropy(settings.label_smoothing)
     check_finite(model)
-    loop = _Loop(model, data, settings, seed, objective, folder, identity or {}, device)
-    with _interruption() as interrupted, Progress(title, loop.total, done=loop.step) as bar:
+    loop = _Loop(model, data, settings, seed, objective, folder, {**(identity or {}), "phase": phase}, device)
+    if (done := loop.finished_before(phase)) is not None:
+        return done
+    loop.begin(earlier)
+    with _interruption() as interrupted, Progress(phase, loop.total, done=loop.step) as bar:
         for epoch in range(loop.step // loop.batches.steps, settings.epochs):
             for images, labels in loop.batches.epoch(epoch, start=loop.step % loop.batches.steps):
                 loop.advance(images, labels, epoch)
@@ -101,13 +107,18 @@ def fit(
                     break
                 if loop.step % loop.batches.steps:
                     loop.save_if_due(interrupted)
-            row = loop.finish_epoch(epoch, evaluate)
-            bar.line(f"{title}: {_describe(row, settings.epochs)}")
+            row = loop.finish_epoch(epoch, evaluate, phase)
+            bar.line(f"{phase}: {_describe(row, settings.epochs)}")
             if loop.ended():
                 break
             # At an epoch's end only now: a checkpoint holds the rows of all epochs it has left behind.
             loop.save_if_due(interrupted)
-    return loop.finish()
+    return loop.finish(phase)
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Return what a run keeps only while it is under way: its checkpoint and the results of its finished phases."""
+    return [*folder.glob(CHECKPOINT), *folder.glob(_PHASE.format("*"))]
 
 
 class _Loop:
@@ -137,11 +148,27 @@ class _Loop:
             )
         ).hexdigest()
         self.step, self.images, self.loss, self.before = 0, 0, torch.zeros((), device=place), 0.0
-        torch.manual_seed(derive_seed(seed, "model"))
+        self.seed = seed
+
+    def finished_before(self, phase: str) -> Fitted | None:
+        """Return the result of this phase if an earlier session finished it, with its weights in the model."""
+        if self.folder is None:
+            return None
+        path = self.folder / _PHASE.format(phase)
+        found = read_checkpoint(path, self.fingerprint)
+        if found is None:
+            return None
+        load_state(found, self.model, self.optimizer, path)
+        self._leave_ordinary()
+        return Fitted(found.meta["history"], found.meta["seconds"], found.meta["images"], found.meta["step"])
+
+    def begin(self, earlier: Sequence[Mapping[str, Any]]) -> None:
+        """Start, or go on where the checkpoint says."""
+        torch.manual_seed(derive_seed(self.seed, "model"))
         rows: Sequence[Mapping[str, Any]] = ()
-        if folder is not None and (found := read_checkpoint(folder / CHECKPOINT, self.fingerprint)):
-            rows = self._resume(found, folder)
-        self.history = History(folder, rows)
+        if self.folder is not None and (found := read_checkpoint(self.folder / CHECKPOINT, self.fingerprint)):
+            rows = self._resume(found, self.folder)
+        self.history = History(self.folder, rows, earlier)
         self.started = self.saved = time.monotonic()
         self.epoch_started, self.epoch_images = self.started, 0
 
@@ -201,7 +228,7 @@ class _Loop:
     def _seconds(self) -> float:
         return self.before + time.monotonic() - self.started
 
-    def finish_epoch(self, epoch: int, evaluate: Evaluate | None) -> Mapping[str, Any]:
+    def finish_epoch(self, epoch: int, evaluate: Evaluate | None, phase: str) -> Mapping[str, Any]:
         """Write the epoch's row; evaluate when it is time."""
         steps = (self.step - 1) % self.batches.steps + 1
         loss, speed = float(self.loss) / steps, self._speed()
@@ -211,8 +238,8 @@ class _Loop:
                 "gradients (clip=1)."
             )
         row: dict[str, Any] = {
-            "epoch": epoch + 1, "step": self.step, "loss": loss, "lr": self.optimizer.param_groups[0]["lr"],
-            "seconds": self._seconds(), "images_per_second": speed,
+            "phase": phase, "epoch": epoch + 1, "step": self.step, "loss": loss,
+            "lr": self.optimizer.param_groups[0]["lr"], "seconds": self._seconds(), "images_per_second": speed,
         }  # fmt: skip
         if evaluate is not None and ((epoch + 1) % self.settings.evaluate_every == 0 or self.ended()):
             row |= evaluate(self.model)
@@ -234,21 +261,30 @@ class _Loop:
             raise KeyboardInterrupt
 
     def _save(self, folder: Path) -> None:
+        write_checkpoint(folder / CHECKPOINT, *self._state())
+        self.saved = time.monotonic()
+
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = capture(self.model, self.optimizer, self.objective.state_dict(), {"loss": self.loss})
         meta = {
             "step": self.step, "images": self.images, "seconds": self._seconds(), "history": self.history.rows,
             "fingerprint": self.fingerprint,
         }  # fmt: skip
-        write_checkpoint(folder / CHECKPOINT, tensors, meta)
-        self.saved = time.monotonic()
+        return tensors, meta
 
-    def finish(self) -> Fitted:
-        """Leave the model as an ordinary one and sum up."""
+    def finish(self, phase: str) -> Fitted:
+        """Leave the model as an ordinary one, keep the phase's result, and sum up."""
         self.history.close()
+        check_finite(self.model, "the trained model")
+        if self.folder is not None:
+            write_checkpoint(self.folder / _PHASE.format(phase), *self._state())
+            (self.folder / CHECKPOINT).unlink(missing_ok=True)
+        self._leave_ordinary()
+        return Fitted(tuple(self.history.rows), self._seconds(), self.images, self.step)
+
+    def _leave_ordinary(self) -> None:
         self.model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # as above
         self.optimizer.zero_grad()
-        check_finite(self.model, "the trained model")
-        return Fitted(tuple(self.history.rows), self._seconds(), self.images, self.step)
 
 
 def _deciding(settings: TrainSettings) -> dict[str, Any]:

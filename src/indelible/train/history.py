@@ -21,10 +21,12 @@ class History:
     Args:
         folder: Where ``history.jsonl`` is kept; None keeps rows in memory only.
         rows: Rows of earlier sessions, from the checkpoint; rows that were written after it are dropped.
+        earlier: Rows of earlier phases, which the file shows first.
     """
 
-    def __init__(self, folder: Path | None, rows: Sequence[Row] = ()) -> None:
+    def __init__(self, folder: Path | None, rows: Sequence[Row] = (), earlier: Sequence[Row] = ()) -> None:
         self.rows: list[Row] = list(rows)
+        self._earlier = list(earlier)
         self._path = None if folder is None else folder / "history.jsonl"
         self._board = None if folder is None else _tensorboard(folder)
         self._write()
@@ -47,7 +49,9 @@ class History:
     def _write(self) -> None:
         # Rewritten whole: it is small, and a resumed run must not keep rows beyond its checkpoint.
         if self._path is not None:
-            write_text(self._path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in self.rows))
+            write_text(
+                self._path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in [*self._earlier, *self.rows])
+            )
 
 
 def read_history(folder: Path) -> list[Row]:

@@ -8,7 +8,7 @@
 | ``split.safetensors`` | which images are the owner's and which the attacker's |
 | ``history.jsonl`` | one row an epoch |
 | ``verdict.json`` | the last verification, if there was one |
-| ``checkpoint.safetensors`` | only while the run is under way |
+| ``checkpoint.safetensors``, ``phase-*.safetensors`` | only while the run is under way |
 """
 
 import os
@@ -28,7 +28,7 @@ from indelible.data.splits import Split
 from indelible.keys.key import Key
 from indelible.models import build_model
 from indelible.nn.layers import check_finite
-from indelible.train.fit import CHECKPOINT
+from indelible.train.fit import leftovers
 from indelible.train.history import read_history
 
 __all__ = ["Architecture", "Run"]
@@ -84,7 +84,7 @@ class Run:
         cls, folder: str | Path, *, model: nn.Module, record: Record, architecture: Architecture, data: str,
         split: Split, key: Key | None = None, parent: str | Path | None = None,
     ) -> Self:  # fmt: skip
-        """Write a finished run and remove its checkpoint."""
+        """Write a finished run and remove what it kept while under way."""
         place = Path(folder)
         write_tensors(place / _MODEL, model.state_dict())
         split.save(place / _SPLIT)
@@ -103,7 +103,8 @@ class Run:
                 "parent": None if above is None else above.as_posix(),
             },
         )  # fmt: skip
-        (place / CHECKPOINT).unlink(missing_ok=True)
+        for path in leftovers(place):
+            path.unlink()
         return cls(place, record, architecture, data, None if parent is None else Path(parent))
 
     @classmethod
@@ -118,7 +119,7 @@ class Run:
         if not place.is_dir():
             raise InputError(f"there is no run {place}. Make one with `indelible embed --out {place}`.")
         if not cls.finished(place):
-            hint = "it was broken off: run the same command again" if (place / CHECKPOINT).exists() else "not a run"
+            hint = "it was broken off: run the same command again" if leftovers(place) else "not a run"
             raise InputError(f"{place} holds no finished run ({hint}).")
         found = read_json(place / _RUN)
         try:

@@ -55,7 +55,7 @@ def train_unmarked(
     identity = {"data": images.digest(), "start": tensor_digest(own.state_dict())}
     fitted = fit(
         own, images, settings, seed=seed, evaluate=evaluate, folder=None if folder is None else Path(folder),
-        identity=identity, device=device,
+        identity=identity, device=device, phase="training",
     )  # fmt: skip
     own.train(model.training)
     record = Record(
