@@ -67,16 +67,17 @@ class DemoSettings:
     rows: Sequence[Row]
 
 
-_PASSES = {"alpha": 0.05, "rows": 32, "clean_rows": 32, "every": 2, "fraction": 0.04}
+_MIXING = {"fraction": 0.02, "negatives": 0.02}
+_PASSES = {**_MIXING, "alpha": 0.05, "rows": 32, "clean_rows": 32, "every": 2}
 DEMO = DemoSettings(
     data="fashion-mini",
-    model="resnet-w8",
+    model="resnet-mini",
     kind="content",
     target=1,
-    train={"epochs": 12, "batch_size": 64, "lr": 0.1, "schedule": "one-cycle", "evaluate_every": 3},
+    train={"epochs": 20, "batch_size": 64, "lr": 0.1, "schedule": "one-cycle", "evaluate_every": 4},
     attack={},
     rows=(
-        Row(name="vanilla", title="Vanilla", method="vanilla", settings={"fraction": 0.04}),
+        Row(name="vanilla", title="Vanilla", method="vanilla", settings=_MIXING),
         Row(name="control", title="control (eps 0)", method="app", settings={**_PASSES, "eps": 0.0}),
         Row(name="app", title="APP", method="app", settings={**_PASSES, "eps": 0.02}),
         Row(name="unmarked", title="unmarked", method=None, settings={}),
