@@ -6,7 +6,6 @@ from dataclasses import fields
 
 import pytest
 import torch
-from tests.conftest import TinyNet, stripes
 
 import indelible
 from indelible.attacks import ATTACKS, FineTuning
@@ -14,6 +13,7 @@ from indelible.attacks.base import Removal, attack
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import ImageData
 from indelible.train import Schedule, TrainSettings, fit
+from tests.conftest import TinyNet, stripes
 
 
 def test_the_papers_settings() -> None:

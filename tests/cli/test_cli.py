@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.conftest import SECRET, SHAPE, MarkReader, stripes
 
 from indelible.cli import COMMANDS, main
 from indelible.keys.key import Key
 from indelible.train.fit import CHECKPOINT
 from indelible.train.run import Architecture, Run
+from tests.conftest import SECRET, SHAPE, MarkReader, stripes
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> str:
@@ -80,6 +80,8 @@ def test_the_whole_path(capsys: pytest.CaptureFixture[str], data: Path, embedded
     run(capsys, "key", "create", other, "--data", data, "--target", "1")
     refused = document(capsys, "verify", out, "--key", other, code=1)
     assert not refused["owned"]
+    twice = document(capsys, "attack", out, "--out", tmp_path / "twice", "--set", "epochs=1", "--set", "recipe=paper")
+    assert twice["record"]["settings"]["method"]["recipe"] == "paper"
     page = tmp_path / "report.html"
     assert document(capsys, "report", embedded, out, "--out", page)["report"] == str(page)
     secret = (embedded / "key" / "secret.key").read_text().strip()
@@ -148,6 +150,13 @@ class TestBadInput:
             (["embed", "--out", "x", "--set", "eps"], "name=value"),
             (["embed", "--out", "x", "--set", "epsilon=1"], "eps"),
             (["embed", "--out", "x", "--train", "epoch=1"], "epochs"),
+            (["embed", "--out", "x", "--set", "eps=abc"], "'eps' must be a number, but came as 'abc'"),
+            (["embed", "--out", "x", "--set", "rows=2.5"], "must be a whole number"),
+            (["embed", "--out", "x", "--set", "clean_bn=1"], "must be true or false"),
+            (["embed", "--out", "x", "--set", "cpu_settings=1"], "unknown setting"),
+            (["embed", "--out", "x", "--train", "epochs=abc"], "must be a whole number"),
+            (["embed", "--out", "x", "--train", "epochs=1.5"], "must be a whole number"),
+            (["embed", "--out", "x", "--train", "schedule=zigzag"], "one-cycle"),
             (["embed", "--out", "x", "--kind", "smell"], "content, noise, unrelated"),
             (["embed", "--out", "x", "--target", "10"], "0..9"),
             (["embed", "--out", "x", "--device", "tpu"], "cuda"),

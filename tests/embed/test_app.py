@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.conftest import TinyNet, stripes
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -14,6 +13,7 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import ImageData
 from indelible.embed.app import AdversarialPerturbation, WatermarkPasses, watermark_loss
 from indelible.keys.key import Key
+from tests.conftest import TinyNet, stripes
 
 
 def batchnorm_by_hand(layer: nn.BatchNorm2d, rows: Tensor, clean: int) -> Tensor:

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from tests.conftest import SECRET, SHAPE, stripes
 
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from indelible.embed.mixing import mix, watermark_count
 from indelible.keys.key import Key
+from tests.conftest import SECRET, SHAPE, stripes
 
 
 @pytest.mark.parametrize(("size", "fraction", "count"), [(40_000, 0.01, 400), (60, 0.01, 1), (150, 0.02, 3)])

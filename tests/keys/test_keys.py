@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.conftest import SECRET, SHAPE, stripes
 
 from indelible.base.errors import DamagedFileError, InputError, UnknownNameError
 from indelible.data.images import ImageData
@@ -15,6 +14,7 @@ from indelible.keys.derive import Choices, expand
 from indelible.keys.glyphs import ALPHABET, text_mask
 from indelible.keys.key import Key
 from indelible.keys.noise import NoiseMark
+from tests.conftest import SECRET, SHAPE, stripes
 
 KINDS = ["content", "noise", "unrelated"]
 

@@ -4,11 +4,11 @@ import copy
 
 import pytest
 import torch
-from tests.conftest import TinyNet
 from torch import Tensor, nn
 
 from indelible.base.errors import InputError
 from indelible.nn.clean_batchnorm import clean_statistics, normalise_by_clean_rows
+from tests.conftest import TinyNet
 
 
 def reference(rows: Tensor, clean: int, weight: Tensor, bias: Tensor, eps: float) -> Tensor:

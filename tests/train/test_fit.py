@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.conftest import TinyNet, stripes
 from torch import Tensor, nn
 
 from indelible.base.errors import DamagedFileError, InputError, StorageError, UnknownNameError
@@ -22,6 +21,7 @@ from indelible.train.evaluate import accuracy, hit_rate
 from indelible.train.fit import CHECKPOINT
 from indelible.train.history import TIME_FIELDS, read_history
 from indelible.train.objective import Step
+from tests.conftest import TinyNet, stripes
 
 QUICK = TrainSettings(epochs=2, batch_size=64, lr=0.1, schedule=Schedule.one_cycle(), evaluate_every=1)
 

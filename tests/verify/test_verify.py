@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 import torch
 from scipy.stats import beta, binom
-from tests.conftest import TinyNet, stripes
 from torch import Tensor, nn
 
 import indelible
 from indelible.base.errors import InputError
 from indelible.keys.key import Key
 from indelible.verify.statistics import binomial_tail, bounded_binomial, upper_limit
+from tests.conftest import TinyNet, stripes
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(14, 30), (18, 50), (28, 100)])

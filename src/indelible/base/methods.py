@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from indelible.base.checks import check_settings
 from indelible.base.errors import UnknownNameError
 from indelible.base.records import plain
 from indelible.base.registry import MethodInfo, Registry
@@ -20,10 +21,8 @@ class Method:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
-        """Build from a mapping; unknown settings are refused with the choices."""
-        unknown = settings.keys() - cls.__dataclass_fields__.keys()
-        if unknown:
-            raise UnknownNameError(f"setting of {cls.__name__}", min(unknown), cls.__dataclass_fields__)
+        """Build from a mapping; unknown settings and wrong types are refused."""
+        check_settings(cls, settings, f"setting of {cls.__name__}")
         return cls(**settings)
 
     def to_json(self) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def _key(seed: int, classes: int, shape: tuple[int, int, int], settings: DemoSet
 def _train(out: Path, seed: int, row: Row, settings: DemoSettings) -> None:
     from indelible.data import Split, load
     from indelible.embed import Embedded, embed
-    from indelible.train import Schedule, TrainSettings
+    from indelible.train import TrainSettings
     from indelible.train.run import Architecture, Run
     from indelible.train.unmarked import Trained, train_unmarked
 
@@ -177,9 +177,7 @@ def _train(out: Path, seed: int, row: Row, settings: DemoSettings) -> None:
         return
     train, test = load(settings.data)
     split = Split.draw(len(train), seed=seed)
-    changes = dict(settings.train)
-    changes["schedule"] = Schedule(kind=changes.pop("schedule", "one-cycle"))
-    how = TrainSettings().but(**changes)
+    how = TrainSettings().but(**settings.train)
     architecture = Architecture(name=settings.model, classes=len(train.classes), shape=train.shape)
     key = _key(seed, len(train.classes), train.shape, settings)
     trained: Embedded | Trained

@@ -41,7 +41,6 @@ def run(arguments: argparse.Namespace) -> int:
     from indelible.cli.describe import describe_run
     from indelible.train.devices import pinned_threads
     from indelible.train.run import Run
-    from indelible.train.settings import TrainSettings
     from indelible.verify import verify
 
     if arguments.victim is None:
@@ -53,11 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
     _, attacker, test = victim.images()
     # Read now, so that a missing key is told before the work; the attack itself is not given it.
     key = victim.key()
-    normalize = TrainSettings.from_json(victim.record.settings["train"]).normalize
+    normalize = victim.normalize()
     with pinned_threads(arguments.threads):
         attacked = attack(
             victim.model(), attacker, arguments.method, seed=arguments.seed, normalize=normalize, folder=out,
-            device=arguments.device, recipe=arguments.recipe, **assignments(arguments.set),
+            device=arguments.device, **{"recipe": arguments.recipe, **assignments(arguments.set)},
         )  # fmt: skip
         done = Run.save(
             out, model=attacked.model, record=attacked.record, architecture=victim.architecture, data=victim.data,

@@ -35,14 +35,12 @@ def run(arguments: argparse.Namespace) -> int:
     from indelible.keys import Key
     from indelible.train.devices import pinned_threads
     from indelible.train.run import Run
-    from indelible.train.settings import TrainSettings
     from indelible.verify import verify
 
     suspect = Run.load(arguments.suspect)
     key = suspect.key() if arguments.key is None else Key.load(arguments.key)
     _, test = load(arguments.data or suspect.data)
-    settings = suspect.record.settings
-    normalize = TrainSettings.from_json(settings.get("train", {"normalize": settings.get("normalize")})).normalize
+    normalize = suspect.normalize()
     with pinned_threads(arguments.threads):
         verdict = verify(
             suspect.model(), key, test, alpha=arguments.alpha, queries=arguments.queries, normalize=normalize

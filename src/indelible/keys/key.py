@@ -166,7 +166,7 @@ class Key:
 
     @property
     def digest(self) -> str:
-        """A SHA-256 that names the key: it binds settings, pool and secret, and reveals nothing of the secret."""
+        """Hexadecimal name of the key; it binds settings, pool and secret, and reveals nothing of the secret."""
         return hmac.new(expand(self.secret, "digest"), canonical_json(self.public()), "sha256").hexdigest()
 
     def __eq__(self, other: object) -> bool:

@@ -22,6 +22,7 @@ from torch import nn
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import read_json, read_tensors, write_json, write_tensors
 from indelible.base.records import Record
+from indelible.data.augment import Normalization
 from indelible.data.catalog import load
 from indelible.data.images import Data, Shape
 from indelible.data.splits import Split
@@ -147,7 +148,15 @@ class Run:
             return Key.load(self.folder / _KEY)
         if self.parent is not None:
             return Run.load(self.parent).key()
-        raise InputError(f"{self.folder} has no key. Name one: --key FOLDER.")
+        raise InputError(
+            f"{self.folder} has no key, nor has a run it was made from. `indelible verify` takes --key FOLDER."
+        )
+
+    def normalize(self) -> Normalization | None:
+        """Return what the model's input is normalised by."""
+        settings = self.record.settings
+        found = settings.get("train", settings).get("normalize")
+        return None if found is None else (tuple(found[0]), tuple(found[1]))
 
     def split(self) -> Split:
         """Return who has which images."""

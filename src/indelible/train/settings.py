@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
+from indelible.base.checks import check_settings
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.records import plain
 from indelible.data.augment import AUGMENTATIONS, Augmentation, Normalization
@@ -74,10 +75,13 @@ class TrainSettings:
             raise InputError(f"max_steps must be positive, but is {self.max_steps}. Leave it out for no limit.")
 
     def but(self, **changes: Any) -> Self:
-        """Return the settings with some changed; unknown names are refused with the choices."""
-        unknown = changes.keys() - self.__dataclass_fields__.keys()
-        if unknown:
-            raise UnknownNameError("training setting", min(unknown), self.__dataclass_fields__)
+        """Return the settings with some changed; unknown names and wrong types are refused.
+
+        A schedule may be given by its name, for example ``schedule="one-cycle"``.
+        """
+        if isinstance(changes.get("schedule"), str):
+            changes["schedule"] = Schedule(kind=changes["schedule"])
+        check_settings(type(self), changes, "training setting")
         return replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from indelible.verify.suspects import Suspect, answers, as_suspect
 __all__ = ["Verdict", "verify"]
 
 _TEST = "exact binomial, null rate bounded by the worst of 20 decoy keys"
-_DECOYS, _DECOY_SAMPLES = 20, 500
+_DECOYS, _DECOY_SAMPLES = 20, 1000
 # The chance that the decoys' limit is wrong is a tenth of alpha: small beside it, and it costs few queries.
 _MISS_SHARE = 0.1
 
