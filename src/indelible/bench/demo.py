@@ -69,8 +69,8 @@ class DemoSettings:
     rows: Sequence[Row]
 
 
-_MIXING = {"fraction": 0.02, "negatives": 0.03}
-_PASSES = {**_MIXING, "alpha": 0.03, "rows": 32, "clean_rows": 64, "every": 2}
+_MIXING = {"fraction": 0.01, "negatives": 0.02}
+_PASSES = {**_MIXING, "alpha": 0.02, "rows": 32, "clean_rows": 32, "every": 2}
 DEMO = DemoSettings(
     data="fashion-mini",
     model="resnet-mini",
@@ -80,8 +80,8 @@ DEMO = DemoSettings(
     attack={},
     rows=(
         Row(name="vanilla", title="Vanilla", method="vanilla", settings=_MIXING),
-        Row(name="control", title="control (eps 0)", method="app", settings={**_PASSES, "eps": 0.0}, cost=1.75),
-        Row(name="app", title="APP", method="app", settings={**_PASSES, "eps": 0.02}, cost=2.5),
+        Row(name="control", title="control (eps 0)", method="app", settings={**_PASSES, "eps": 0.0}, cost=1.5),
+        Row(name="app", title="APP", method="app", settings={**_PASSES, "eps": 0.02}, cost=2.0),
         Row(name="unmarked", title="unmarked", method=None, settings={}),
     ),
 )
