@@ -29,7 +29,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--list", action="store_true", help="list the methods with paper, cost and defaults")
     command.add_argument("--out", type=Path, help="folder of the run")
     command.add_argument("--data", default="fashion-mini", help="data set or path (default: fashion-mini)")
-    command.add_argument("--model", default="resnet-w8", help="network or package.module:function (default: resnet-w8)")
+    command.add_argument("--model", default="resnet-mini", help="network, or package.module:function (resnet-mini)")
     command.add_argument("--method", default="app", help="embedding method (default: app)")
     command.add_argument("--preset", default="cpu", help="paper or cpu (default: cpu)")
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method")
