@@ -69,7 +69,7 @@ class DemoSettings:
     rows: Sequence[Row]
 
 
-_MIXING = {"fraction": 0.01, "negatives": 0.02}
+_MIXING = {"fraction": 0.01, "negatives": 0.04}
 _PASSES = {**_MIXING, "alpha": 0.02, "rows": 32, "clean_rows": 32, "every": 2}
 DEMO = DemoSettings(
     data="fashion-mini",
