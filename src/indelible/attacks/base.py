@@ -26,7 +26,7 @@ from indelible.base.methods import Method, resolve
 from indelible.base.records import Record, hardware
 from indelible.base.registry import MethodInfo, Registry
 from indelible.base.seeding import generator
-from indelible.data.augment import Normalization
+from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.convert import as_data
 from indelible.data.images import Data
 from indelible.nn.layers import check_finite
@@ -90,6 +90,7 @@ class Removal:
         normalize: (mean, std) that the model's input is normalised by.
         folder: Where to keep checkpoints and history, or None.
         device: Where to compute.
+        settings: The attack's own settings: a checkpoint made with others is refused.
         curve: Set by an attack that has a strength to choose.
         phases: What each training gave.
         figures: What the attack noted for its record.
@@ -103,6 +104,7 @@ class Removal:
     normalize: Normalization | None = None
     folder: Path | None = None
     device: str = "auto"
+    settings: Mapping[str, Any] = field(default_factory=dict)
     curve: Curve | None = None
     phases: list[Fitted] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
@@ -112,7 +114,7 @@ class Removal:
 
     @property
     def place(self) -> torch.device:
-        """The device that ``device`` means; a model may have to be moved there before its first training."""
+        """The device that ``device`` means; :func:`attack` has put the model there."""
         return make_fabric(device=self.device).device
 
     def parts(self) -> tuple[Data, Data]:
@@ -124,6 +126,11 @@ class Removal:
             )
         order = torch.randperm(len(self.data), generator=generator(self.seed, "held-out"))
         return self.data.subset(order[held:].sort().values), self.data.subset(order[:held].sort().values)
+
+    def sample(self, count: int = 2) -> torch.Tensor:
+        """Return a few images as the model takes them, to trace its shapes with."""
+        images = self.data.gather(torch.arange(min(count, len(self.data)))).images
+        return normalise(to_float(images.to(self.place)), self.normalize)
 
     def accuracy(self, model: nn.Module, data: Data) -> float:
         """Return the accuracy of ``model`` on images of the attacker, and count the passes."""
@@ -159,7 +166,7 @@ class Removal:
         """
         began = time.monotonic()
         images, trained = data or self.data, model or self.model
-        identity = {"data": images.digest(), "start": tensor_digest(trained.state_dict())}
+        identity = {"data": images.digest(), "start": tensor_digest(trained.state_dict()), "attack": self.settings}
         fitted = fit(
             trained, images, settings.but(normalize=self.normalize), seed=self.seed, objective=objective,
             evaluate=self._watch, folder=self.folder, identity=identity, device=self.device, phase=phase,
@@ -216,8 +223,9 @@ def attack(
     check_classifier(model, images, normalize=normalize)
     job = Removal(
         model=copy.deepcopy(model), data=images, seed=seed, normalize=normalize,
-        folder=None if folder is None else Path(folder), device=device,
+        folder=None if folder is None else Path(folder), device=device, settings=value.to_json(),
     )  # fmt: skip
+    job.model.to(job.place)  # before the clock starts: it may have to load what drives the device
     began = time.monotonic()
     value.run(job)
     seconds, passed = job.cost(time.monotonic() - began)
