@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from tests.conftest import TinyNet, stripes
 
 from indelible.attacks.base import Removal
 from indelible.attacks.curve import Curve, choose, evaluate_curve
 from indelible.base.errors import InputError, UnknownNameError
+from tests.conftest import TinyNet, stripes
 
 
 def test_the_strongest_value_within_the_budget() -> None:
