@@ -21,7 +21,7 @@ from indelible.data.images import ImageData
 from indelible.keys.key import Key
 from indelible.models import build_model
 from indelible.nn.outputs import logits_of
-from indelible.train import fit as fitting
+from indelible.train.fit import _Loop
 from tests.attacks.networks import NETWORKS, make_network
 from tests.attacks.settings import SETTINGS
 from tests.conftest import stripes
@@ -165,7 +165,7 @@ def test_an_interrupted_attack_resumes_to_the_same_bits(
 ) -> None:
     stolen, data = make_network("batch-norm"), stripes(40)
     whole = attack(stolen, data, name, device="cpu", **SETTINGS[name])
-    steps, advance = 0, fitting._Loop.advance
+    steps, advance = 0, _Loop.advance
 
     def interrupted(self: Any, *args: Any) -> None:
         nonlocal steps
@@ -174,7 +174,7 @@ def test_an_interrupted_attack_resumes_to_the_same_bits(
         if steps in {2, 5}:  # Ctrl-C in the first phase and later
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(fitting._Loop, "advance", interrupted)
+    monkeypatch.setattr(_Loop, "advance", interrupted)
     for _ in range(4):
         try:
             resumed = attack(stolen, data, name, device="cpu", folder=tmp_path, **SETTINGS[name])
