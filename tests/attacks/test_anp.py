@@ -82,7 +82,7 @@ def test_masks_are_clipped_before_they_are_used(net: TinyNet) -> None:
     masked.mask.data = torch.linspace(-1, 2, 24)
     objective = NeuronNoise(masked, AdversarialNeuronPruning(), seed=0)
     objective.backward(Step(masked, images, data.labels, 0, 0, lambda loss: loss.backward()))
-    assert (masked.mask.min(), masked.mask.max()) == (0.0, 1.0)
+    assert (masked.mask.min().item(), masked.mask.max().item()) == (0.0, 1.0)
     assert objective.passes(10) == 30
 
 

@@ -47,13 +47,14 @@ def test_input_masks_fold(name: str) -> None:
 
 def test_input_masks_by_hand() -> None:
     """A map of two channels with two pixels each, read by one neuron with weights 1, 2, 3, 4."""
-    net = nn.Sequential(nn.Linear(4, 1, bias=False))
-    net[0].weight.data = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    layer = nn.Linear(4, 1, bias=False)
+    layer.weight.data = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    net = nn.Sequential(layer)
     reader = Reader("0", 2, 4, tokens=False)
     with masked_inputs(net, reader, torch.tensor([0.0, 1.0])):
         assert net(torch.ones(1, 4)).item() == 7.0
     fold_inputs(net, reader, torch.tensor([0.0, 1.0]))
-    assert net[0].weight.tolist() == [[0.0, 0.0, 3.0, 4.0]]
+    assert layer.weight.tolist() == [[0.0, 0.0, 3.0, 4.0]]
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
