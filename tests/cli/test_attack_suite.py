@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.conftest import SECRET, SHAPE, stripes
 
 from indelible.attacks import ATTACKS
 from indelible.base.registry import MethodInfo
@@ -15,6 +14,7 @@ from indelible.keys.key import Key
 from indelible.report.collect import collect
 from indelible.report.curves import panels
 from indelible.train.run import Run
+from tests.conftest import SECRET, SHAPE, stripes
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from tests.conftest import TinyNet
 from torch import Tensor, nn
 
 from indelible.base.errors import InputError
@@ -18,6 +17,7 @@ from indelible.nn.channel_masks import (
     prune_neurons,
 )
 from indelible.nn.taps import Reader, feature_reader
+from tests.conftest import TinyNet
 
 IMAGES = torch.rand(2, 3, 32, 32)
 NAMES = ["resnet-mini", "vgg-16", "mobilenet-v2", "vit-tiny"]

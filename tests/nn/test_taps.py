@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from tests.conftest import TinyNet
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.base.errors import InputError
 from indelible.models import build_model
 from indelible.nn.taps import Reader, feature_reader, stage_outputs, tapped, trace
+from tests.conftest import TinyNet
 
 IMAGES = torch.rand(2, 3, 32, 32)
 
