@@ -55,7 +55,8 @@ def test_an_attack_is_given_nothing_of_the_owner() -> None:
     allowed = {"model", "data", "method", "seed", "normalize", "folder", "device", "settings"}
     assert set(inspect.signature(attack).parameters) == allowed
     assert {field.name for field in fields(Removal)} == {
-        "model", "data", "seed", "normalize", "folder", "device", "phases"
+        "model", "data", "seed", "normalize", "folder", "device", "curve", "phases", "figures", "images", "seconds",
+        "settings", "_trained",
     }  # fmt: skip
 
 

@@ -1,6 +1,23 @@
 """Try to remove a watermark: one file per removal attack."""
 
 from indelible.attacks.base import ATTACKS, Attacked, RemovalAttack, attack
-from indelible.attacks.ft import FineTuning
+from indelible.attacks.curve import Curve, evaluate_curve
 
-__all__ = ["ATTACKS", "Attacked", "FineTuning", "RemovalAttack", "attack"]
+# The order of registration is the order of the paper's tables.
+from indelible.attacks.ft import FineTuning  # isort: skip
+from indelible.attacks.fp import FinePruning  # isort: skip
+from indelible.attacks.anp import AdversarialNeuronPruning  # isort: skip
+from indelible.attacks.nad import NeuralAttentionDistillation  # isort: skip
+
+__all__ = [
+    "ATTACKS",
+    "AdversarialNeuronPruning",
+    "Attacked",
+    "Curve",
+    "FinePruning",
+    "FineTuning",
+    "NeuralAttentionDistillation",
+    "RemovalAttack",
+    "attack",
+    "evaluate_curve",
+]

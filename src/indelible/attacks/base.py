@@ -9,6 +9,7 @@ slips of the authors' code, each named in the attack's header.
 """
 
 import copy
+import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,16 +19,19 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from indelible.base.errors import UnknownNameError
+from indelible.attacks.curve import Curve
+from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
 from indelible.base.records import Record, hardware
 from indelible.base.registry import MethodInfo, Registry
-from indelible.data.augment import Normalization
+from indelible.base.seeding import generator
+from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.convert import as_data
 from indelible.data.images import Data
 from indelible.nn.layers import check_finite
 from indelible.train import Fitted, Objective, TrainSettings, fit
+from indelible.train.devices import make_fabric
 from indelible.train.evaluate import accuracy, check_classifier
 
 __all__ = ["ATTACKS", "Attacked", "Recipe", "Removal", "RemovalAttack", "attack"]
@@ -36,6 +40,7 @@ ATTACKS: Registry[MethodInfo] = Registry("removal attack")
 Recipe = Literal["sound", "paper"]
 _RECIPES = ("sound", "paper")
 _WATCHED = 1000
+_HELD_OUT = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +51,13 @@ class Attacked:
         model: An ordinary model of the class that came in.
         history: One row an epoch.
         record: What was run, with what, and what it cost.
+        curve: The models of other strengths that the attack could have returned, if it has a strength.
     """
 
     model: nn.Module = field(repr=False)
     history: Sequence[Mapping[str, Any]] = field(repr=False)
     record: Record
+    curve: Curve | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +90,12 @@ class Removal:
         normalize: (mean, std) that the model's input is normalised by.
         folder: Where to keep checkpoints and history, or None.
         device: Where to compute.
+        settings: The attack's own settings: a checkpoint made with others is refused.
+        curve: Set by an attack that has a strength to choose.
+        phases: What each training gave.
+        figures: What the attack noted for its record.
+        images: Image passes outside training.
+        seconds: Time of work that an earlier session did outside training and that was not done again.
     """
 
     model: nn.Module
@@ -91,7 +104,52 @@ class Removal:
     normalize: Normalization | None = None
     folder: Path | None = None
     device: str = "auto"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    curve: Curve | None = None
     phases: list[Fitted] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+    images: int = 0
+    seconds: float = 0.0
+    _trained: float = field(default=0.0, repr=False)
+
+    @property
+    def place(self) -> torch.device:
+        """The device that ``device`` means; :func:`attack` has put the model there."""
+        return make_fabric(device=self.device).device
+
+    def parts(self) -> tuple[Data, Data]:
+        """Split the attacker's images: nine tenths to fit an attack to, one tenth to choose its strength by."""
+        held = max(1, round(_HELD_OUT * len(self.data)))
+        if len(self.data) - held < 2:
+            raise InputError(
+                f"the attacker has {len(self.data)} images, too few to hold some out. Give at least three."
+            )
+        order = torch.randperm(len(self.data), generator=generator(self.seed, "held-out"))
+        return self.data.subset(order[held:].sort().values), self.data.subset(order[:held].sort().values)
+
+    def sample(self, count: int = 2) -> torch.Tensor:
+        """Return a few images as the model takes them, to trace its shapes with."""
+        images = self.data.gather(torch.arange(min(count, len(self.data)))).images
+        return normalise(to_float(images.to(self.place)), self.normalize)
+
+    def accuracy(self, model: nn.Module, data: Data) -> float:
+        """Return the accuracy of ``model`` on images of the attacker, and count the passes."""
+        self.count(len(data))
+        return accuracy(model, data, normalize=self.normalize)
+
+    def count(self, images: int, *, seconds: float = 0.0) -> None:
+        """Add image passes that do not go through :meth:`train`; a call with k images counts k.
+
+        Args:
+            images: Images passed forward.
+            seconds: Time that an earlier session spent on them, when they are read from disk instead.
+        """
+        self.images += images
+        self.seconds += seconds
+
+    def note(self, **figures: Any) -> None:
+        """Add figures to the record: a chosen rate, a detected class."""
+        self.figures |= figures
 
     def train(
         self, settings: TrainSettings, *, phase: str, objective: Objective | None = None, data: Data | None = None,
@@ -106,14 +164,22 @@ class Removal:
             data: Train on this, made of the attacker's images; by default on all of them.
             model: Train this one (a teacher, a student); by default the model that is attacked.
         """
+        began = time.monotonic()
         images, trained = data or self.data, model or self.model
-        identity = {"data": images.digest(), "start": tensor_digest(trained.state_dict())}
+        identity = {"data": images.digest(), "start": tensor_digest(trained.state_dict()), "attack": self.settings}
         fitted = fit(
             trained, images, settings.but(normalize=self.normalize), seed=self.seed, objective=objective,
             evaluate=self._watch, folder=self.folder, identity=identity, device=self.device, phase=phase,
             earlier=self.history(),
         )  # fmt: skip
         self.phases.append(fitted)
+        self._trained += time.monotonic() - began
+
+    def cost(self, wall: float) -> tuple[float, int]:
+        """Return seconds and image passes of all sessions, when this one has taken ``wall`` seconds so far."""
+        trained = sum(phase.seconds for phase in self.phases)
+        passed = sum(phase.images for phase in self.phases)
+        return trained + self.seconds + max(0.0, wall - self._trained), passed + self.images
 
     def history(self) -> list[Mapping[str, Any]]:
         """Return the rows of all phases so far."""
@@ -157,10 +223,14 @@ def attack(
     check_classifier(model, images, normalize=normalize)
     job = Removal(
         model=copy.deepcopy(model), data=images, seed=seed, normalize=normalize,
-        folder=None if folder is None else Path(folder), device=device,
+        folder=None if folder is None else Path(folder), device=device, settings=value.to_json(),
     )  # fmt: skip
+    job.model.to(job.place)  # before the clock starts: it may have to load what drives the device
+    began = time.monotonic()
     value.run(job)
+    seconds, passed = job.cost(time.monotonic() - began)
     job.model.train(model.training)
+    figures = job.figures if job.curve is None else {**job.figures, "curve": job.curve.to_json()}
     record = Record(
         verb="attack", method=name, seed=seed,
         settings={"method": value.to_json(), "normalize": normalize, "device": device},
@@ -168,8 +238,8 @@ def attack(
             "data": images.name, "data_digest": images.digest(), "images": len(images),
             "model": type(model).__name__, "model_digest": tensor_digest(model.state_dict()),
         },
-        metrics={"model_digest": tensor_digest(job.model.state_dict())},
-        seconds=sum(phase.seconds for phase in job.phases), images=sum(phase.images for phase in job.phases),
+        metrics={**figures, "model_digest": tensor_digest(job.model.state_dict())},
+        seconds=seconds, images=passed,
         hardware=hardware(next(job.model.parameters()).device),
     )  # fmt: skip
-    return Attacked(model=job.model, history=job.history(), record=record)
+    return Attacked(model=job.model, history=job.history(), record=record, curve=job.curve)

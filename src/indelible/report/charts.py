@@ -84,9 +84,11 @@ def _plot(axes: "Axes", chart: Chart) -> None:
             markeredgecolor=colour, markerfacecolor=colour, markevery=max(1, len(series.points) // 12),
             clip_on=False, solid_joinstyle="round",
         )  # fmt: skip
-    axes.set_xlim(first - 0.03 * max(last - first, 1), last + 0.03 * max(last - first, 1))
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=_EDGE, integer=True))
-    axes.set_xlabel("Epoch")
+    whole = chart.over == "Epoch"
+    margin = 0.03 * (max(last - first, 1) if whole else (last - first) or 1)
+    axes.set_xlim(first - margin, last + margin)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=_EDGE, integer=whole))
+    axes.set_xlabel(chart.over)
     if chart.unit == "%":
         axes.set_ylim(0, 100)
         axes.set_yticks([0, 25, 50, 75, 100])

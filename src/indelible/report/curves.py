@@ -1,5 +1,7 @@
 """What the charts show, as plain numbers: one chart per quantity, methods as series.
 
+An attack that can choose its strength has a panel more: BA and WSR at each strength, one chart per model.
+
 An attack's history knows no WSR - the attacker cannot measure it - so its curves start at the model before the attack
 and end at the verdict after it, with whatever was measured between.
 """
@@ -16,11 +18,12 @@ __all__ = ["Chart", "Panel", "Series", "panels"]
 Point = tuple[float, float]
 _QUANTITIES = {"loss": "Training loss", "ba": "Benign accuracy (BA)", "wsr": "Watermark success rate (WSR)"}
 _RATES = ("ba", "wsr")
+_STRENGTH_RATES = {"ba": "BA", "wsr": "WSR", "accuracy": "Accuracy on the attacker's held-out images"}
 
 
 @dataclass(frozen=True)
 class Series:
-    """One curve: its label, the number of its look, and (epoch, value) points; rates in percent."""
+    """One curve: its label, the number of its look, and (epoch or strength, value) points; rates in percent."""
 
     label: str
     look: int
@@ -29,26 +32,29 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """One quantity over epochs.
+    """One quantity over epochs, or some rates over the strength of an attack.
 
     Attributes:
         title: The quantity in words.
         unit: ``"%"`` or ``"nats"``.
         series: The curves.
         when: What was going on: "embedding", "FT".
+        over: What the horizontal axis shows: "Epoch", or what an attack varies.
     """
 
     title: str
     unit: str
     series: tuple[Series, ...]
     when: str
+    over: str = "Epoch"
 
     @property
     def alt(self) -> str:
         """The chart in words, for those who do not see it."""
         digits = 1 if self.unit == "%" else 3
         ends = [f"{series.label} at {series.points[-1][1]:.{digits}f} {self.unit}" for series in self.series]
-        return f"{self.title} over the epochs of {self.when}. At the end: {join_words(ends)}."
+        axis = "epochs" if self.over == "Epoch" else self.over.lower()
+        return f"{self.title} over the {axis} of {self.when}. At the end: {join_words(ends)}."
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,7 @@ def panels(entries: Sequence[Entry]) -> list[Panel]:
     for title in dict.fromkeys(stage.title for entry in entries for stage in entry.after):
         attacked = [(entry, stage, entry.before) for entry in entries for stage in entry.after if stage.title == title]
         made.append(_panel(f"Attack: {title}", title, attacked, looks))
+        made.append(_strengths(title, [(entry, stage) for entry, stage, _ in attacked]))
     return [panel for panel in made if panel.charts]
 
 
@@ -85,6 +92,28 @@ def _panel(
             charts.append(Chart(words, "%" if name in _RATES else "nats", tuple(series), when))
     shown = {entry.method: looks[entry.label] for entry, _, _ in stages}
     return Panel(title, tuple(charts), tuple(shown.items()))
+
+
+def _strengths(title: str, stages: Sequence[tuple[Entry, Stage]]) -> Panel:
+    """Return a panel of BA and WSR over the strength of an attack, one chart for each model that has a curve."""
+    charts = []
+    for entry, stage in stages:
+        curve = stage.run.curve()
+        if curve is None:
+            continue
+        series = tuple(
+            Series(label, look, points)
+            for look, (name, label) in enumerate(_STRENGTH_RATES.items())
+            if (
+                points := tuple((row["value"], 100.0 * row[name]) for row in curve["rows"] if row.get(name) is not None)
+            )
+        )
+        if series:
+            name, chosen = str(curve["name"]), curve.get("chosen")
+            taken = "" if chosen is None else f", {name} {chosen:g} chosen"
+            charts.append(Chart(f"{entry.label}{taken}", "%", series, title, name.capitalize()))
+    legend = {series.label: series.look for chart in charts for series in chart.series}
+    return Panel(f"Attack: {title}, at each strength", tuple(charts), tuple(legend.items()))
 
 
 def _points(stage: Stage, before: Stage | None, name: str) -> tuple[Point, ...]:

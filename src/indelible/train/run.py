@@ -8,6 +8,7 @@
 | ``split.safetensors`` | which images are the owner's and which the attacker's |
 | ``history.jsonl`` | one row an epoch |
 | ``verdict.json`` | the last verification, if there was one |
+| ``curve.json`` | BA and WSR at every strength that an attack could have chosen, measured by whoever holds the key |
 | ``checkpoint.safetensors``, ``phase-*.safetensors`` | only while the run is under way |
 """
 
@@ -35,7 +36,8 @@ from indelible.train.history import read_history
 __all__ = ["Architecture", "Run"]
 
 _FORMAT = 1
-_RUN, _MODEL, _KEY, _SPLIT, _VERDICT = "run.json", "model.safetensors", "key", "split.safetensors", "verdict.json"
+_RUN, _MODEL, _KEY, _SPLIT = "run.json", "model.safetensors", "key", "split.safetensors"
+_VERDICT, _CURVE = "verdict.json", "curve.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,9 +186,25 @@ class Run:
         found: Mapping[str, Any] = read_json(path)
         return found
 
+    def curve(self) -> Mapping[str, Any] | None:
+        """Return the measured curve of an attack (``name``, ``chosen``, ``rows``); None when there is none."""
+        path = self.folder / _CURVE
+        if not path.exists():
+            return None
+        found = read_json(path)
+        if not isinstance(found, Mapping) or not isinstance(found.get("rows"), list) or "name" not in found:
+            raise DamagedFileError(f"{path} is not the curve of an attack. Delete it, or restore it from a copy.")
+        return found
+
     def keep_verdict(self, verdict: Mapping[str, Any]) -> None:
         """Write a verdict beside the model."""
         write_json(self.folder / _VERDICT, verdict)
+
+    @staticmethod
+    def keep_curve(folder: str | Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write a measured curve into a run's folder, before the run is saved: models of a curve are not kept."""
+        chosen = next((row["value"] for row in rows if row["chosen"]), None)
+        write_json(Path(folder) / _CURVE, {"name": name, "chosen": chosen, "rows": list(rows)})
 
 
 def load_weights(model: nn.Module, path: Path) -> nn.Module:

@@ -1,0 +1,177 @@
+"""ANP: adversarial neuron pruning - prune the neurons that a small adversarial change of their weights upsets.
+
+Paper: Wu, Wang, "Adversarial Neuron Pruning Purifies Backdoored Deep Models", NeurIPS 2021, Section 4 and Algorithm 1;
+settings of the ICCV 2023 paper, Appendix B.4, and its authors' code.
+
+    min_m  alpha * L(m w, b) + (1 - alpha) * max_{|d|, |e| <= eps} L((m + d) w, (1 + e) b),   m in [0, 1]
+    prune the neurons with m <= threshold: w = 0
+
+| symbol | name | ``sound`` | ``paper`` | source |
+|---|---|---|---|---|
+| eps | ``eps`` | 0.4 | 0.4 | ANP, Section 5.1 |
+| steps of the inner maximum | ``steps`` | 1 | 1 | ANP, Section 5.1 |
+| alpha | ``alpha`` | 0.2 | 0.2 | ANP, Section 5.1 |
+| - | ``lr``, ``momentum`` | 0.2, 0.9 | 0.2, 0.9 | ANP, Section 5.1 |
+| - | ``epochs``, ``batch_size`` | 30, 128 | 30, 128 | the authors' code |
+| threshold | ``threshold`` | by budget | 0.6; 0.5 from 100 classes on | ICCV 2023, Appendices B.4 and C |
+| - | ``ba_drop`` | 0.02 | not used | ours: points of held-out accuracy that pruning may cost |
+
+Neurons are the channels of BatchNorm layers, found by type. A network without BatchNorm gets its masks on the outputs
+of convolutions and inner linear layers instead (in a vision transformer: patch embedding, attention and perceptron);
+the classifier's last layer is spared. Masks are trained on a frozen copy in training mode; pruning is then done on the
+stolen weights with their own running statistics, so that the model that comes out is an ordinary one.
+
+Slips of the authors' code, kept in ``paper``:
+
+1. images without augmentation that repeat (a caching slip);
+2. the noise starts at random within eps and then takes a step of eps without being clipped: it can reach 2 eps;
+3. the threshold is fixed by hand, where all watermarks had similar test accuracy; nothing is held out.
+
+Recipe ``sound``: crop and flip, noise clipped to eps, masks trained on nine tenths of the attacker's images, the
+largest threshold (in steps of 0.05) that costs no more than ``ba_drop`` of the accuracy on the last tenth.
+"""
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.curve import Curve, choose
+from indelible.base.errors import InputError
+from indelible.base.registry import MethodInfo
+from indelible.base.seeding import generator
+from indelible.nn.channel_masks import MaskedNetwork, neurons_of, prune_neurons
+from indelible.nn.outputs import logits_of
+from indelible.train import Objective, Schedule, TrainSettings
+from indelible.train.objective import Step
+
+__all__ = ["AdversarialNeuronPruning", "NeuronNoise", "pruned_at"]
+
+THRESHOLDS = tuple(step / 20 for step in range(20))
+PAPER_THRESHOLD, PAPER_THRESHOLD_100, MANY_CLASSES = 0.6, 0.5, 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdversarialNeuronPruning(RemovalAttack):
+    """Prune sensitive neurons; the table in the module's header explains each setting."""
+
+    eps: float = 0.4
+    steps: int = 1
+    alpha: float = 0.2
+    epochs: int = 30
+    lr: float = 0.2
+    momentum: float = 0.9
+    batch_size: int = 128
+    threshold: float | None = None
+    ba_drop: float = 0.02
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.eps < 0 or not 0.0 <= self.alpha <= 1.0 or self.steps < 1:
+            raise InputError(
+                f"ANP takes eps >= 0, alpha in [0, 1] and at least one step, but came with eps={self.eps}, "
+                f"alpha={self.alpha}, steps={self.steps}. The paper uses 0.4, 0.2 and 1."
+            )
+
+    def run(self, job: Removal) -> None:
+        """Train masks, choose the threshold, prune."""
+        fitting, held = job.parts()
+        neurons = neurons_of(job.model, job.sample())
+        masked = MaskedNetwork(job.model, neurons)
+        sound = self.recipe == "sound"
+        job.train(
+            TrainSettings(
+                epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=0.0, batch_size=self.batch_size,
+                schedule=Schedule(), augmentation="crop-flip" if sound else "none",
+            ),
+            phase="masks", objective=NeuronNoise(masked, self, job.seed), data=fitting if sound else job.data,
+            model=masked,
+        )  # fmt: skip
+        mask = masked.mask.detach().clamp(0.0, 1.0)
+        stolen = copy.deepcopy(job.model)
+
+        def build(threshold: float) -> nn.Module:
+            pruned = copy.deepcopy(stolen)
+            prune_neurons(pruned, neurons, pruned_at(mask, threshold))
+            return pruned
+
+        fixed = self.threshold
+        if fixed is None and not sound:
+            fixed = PAPER_THRESHOLD_100 if len(job.data.classes) >= MANY_CLASSES else PAPER_THRESHOLD
+        thresholds = tuple(sorted({*THRESHOLDS, *(() if fixed is None else (fixed,))}))
+        accuracies = tuple(job.accuracy(build(threshold), held) for threshold in thresholds)
+        chosen = fixed
+        if chosen is None:
+            chosen = choose(thresholds, accuracies, job.accuracy(stolen, held), self.ba_drop)
+        job.curve = Curve(name="threshold", values=thresholds, accuracies=accuracies, chosen=chosen, build=build)
+        job.note(threshold=chosen, pruned=int((mask <= chosen).sum()), neurons=len(mask))
+        prune_neurons(job.model, neurons, pruned_at(mask, chosen))
+
+
+def pruned_at(mask: Tensor, threshold: float) -> Tensor:
+    """Return 0 for the neurons whose mask is at most ``threshold``, 1 for the others."""
+    return (mask > threshold).to(mask.dtype)
+
+
+class NeuronNoise(Objective):
+    """alpha * L(mask) + (1 - alpha) * L(mask and the worst noise), as gradients of the mask.
+
+    Args:
+        masked: The network whose mask is trained.
+        method: eps, steps, alpha, and whether noise is clipped.
+        seed: The run's seed; noise is a function of it and the step.
+    """
+
+    def __init__(self, masked: MaskedNetwork, method: AdversarialNeuronPruning, seed: int) -> None:
+        self.masked, self.method, self.seed = masked, method, seed
+
+    def backward(self, step: Step) -> Tensor:
+        """Find the noise, then add the mask's gradient."""
+        method, mask = self.method, self.masked.mask
+        with torch.no_grad():
+            mask.clamp_(0.0, 1.0)  # what the optimiser's last step left outside
+        robust = mask.new_zeros(())
+        if method.eps > 0:
+            noise = self._noise(step)
+            robust = F.cross_entropy(logits_of(step.model(step.images, noise)), step.labels)
+        natural = F.cross_entropy(logits_of(step.model(step.images)), step.labels)
+        loss = method.alpha * natural + (1.0 - method.alpha) * robust
+        step.backward(loss)
+        return loss.detach()
+
+    def _noise(self, step: Step) -> Tensor:
+        method, mask = self.method, self.masked.mask
+        random = generator(self.seed, "anp", step.number)
+        noise = (torch.rand((2, len(mask)), generator=random) * 2.0 - 1.0).to(mask) * method.eps
+        for _ in range(method.steps):
+            noise.requires_grad_()
+            loss = F.cross_entropy(logits_of(step.model(step.images, noise)), step.labels)
+            (gradient,) = torch.autograd.grad(loss, noise)
+            noise = (noise + method.eps / method.steps * gradient.sign()).detach()
+            if method.recipe == "sound":
+                noise = noise.clamp(-method.eps, method.eps)
+        return noise
+
+    def passes(self, rows: int) -> int:
+        """Return the images passed forward: to find the noise, with it, and without it."""
+        return rows * (self.method.steps + 2 if self.method.eps > 0 else 1)
+
+    def settings(self) -> dict[str, object]:
+        """Return what decides the gradients."""
+        method = self.method
+        return {"eps": method.eps, "steps": method.steps, "alpha": method.alpha, "recipe": method.recipe}
+
+
+ATTACKS.add(
+    MethodInfo(
+        name="anp",
+        title="Adversarial neuron pruning",
+        paper="Wu and Wang, NeurIPS 2021",
+        summary="Train masks of all neurons against adversarial noise on them, and prune what the masks give up.",
+        cost="90 epochs of the attacker's images, most parameters frozen",
+        build=AdversarialNeuronPruning,
+    )
+)

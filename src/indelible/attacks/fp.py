@@ -1,0 +1,130 @@
+"""FP: fine-pruning - prune the channels that clean images leave quiet, then fine-tune.
+
+Paper: Liu, Dolan-Gavitt, Garg, "Fine-Pruning: Defending Against Backdooring Attacks on Deep Neural Networks", RAID
+2018, Section 4; settings of the ICCV 2023 paper, Section 4.1, and its authors' code.
+
+    a_c = sum over images and pixels of |F_c|,   F: the last feature map, C channels
+    prune the floor(rate * C) channels with the smallest a_c; fine-tune with these channels kept at zero
+
+| symbol | name | ``sound`` | ``paper`` | source |
+|---|---|---|---|---|
+| rate | ``rate`` | by budget | 0.9 | ICCV 2023, Section 4.1 |
+| - | ``ba_drop`` | 0.02 | not used | ours: points of held-out accuracy that pruning may cost |
+| - | ``epochs`` ... ``batch_size`` | as FT | as FT | Section 4.1 |
+
+The last feature map is found by tracing shapes: it is what the first layer of the classifier reads, and channels are
+ranked and pruned there. In a ResNet that is the output of the last stage, shortcut included, as in the authors' code.
+During fine-tuning a mask keeps the pruned channels at zero; afterwards it is folded into the weights of that layer, and
+the model is an ordinary one.
+
+Slips of the authors' code, kept in ``paper``:
+
+1. fine-tuning and ranking see images without augmentation that repeat (a caching slip);
+2. the rate is fixed by hand (they tried 0.80 to 0.95 and watched WSR and test accuracy); nothing is held out.
+
+Recipe ``sound``: rank on nine tenths of the attacker's images, choose the largest rate (in steps of 0.05) that costs no
+more than ``ba_drop`` of the accuracy on the last tenth before fine-tuning, then fine-tune on all with crop and flip. In
+both recipes the curve over rates is of the pruned models before fine-tuning.
+"""
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from indelible.attacks.base import ATTACKS, Removal
+from indelible.attacks.curve import Curve, choose
+from indelible.attacks.ft import FineTuning
+from indelible.base.errors import InputError
+from indelible.base.registry import MethodInfo
+from indelible.data.augment import normalise, to_float
+from indelible.data.images import Data
+from indelible.nn.channel_masks import fold_inputs, masked_inputs
+from indelible.nn.taps import Reader, feature_reader
+from indelible.train.evaluate import evaluating
+
+__all__ = ["FinePruning", "activation", "quietest"]
+
+RATES = tuple(step / 20 for step in range(20))
+PAPER_RATE = 0.9
+_BATCH = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinePruning(FineTuning):
+    """Prune quiet channels, then fine-tune; the table in the module's header explains each setting."""
+
+    rate: float | None = None
+    ba_drop: float = 0.02
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rate is not None and not 0.0 <= self.rate < 1.0:
+            raise InputError(f"the pruning rate must lie in [0, 1), but is {self.rate}. The paper uses {PAPER_RATE}.")
+
+    def run(self, job: Removal) -> None:
+        """Rank, choose the rate, fine-tune under the mask, fold."""
+        fitting, held = job.parts()
+        reader = feature_reader(job.model, job.sample())
+        sizes = activation(job, reader, job.data if self.recipe == "paper" else fitting)
+        stolen = copy.deepcopy(job.model)
+
+        def build(rate: float) -> nn.Module:
+            pruned = copy.deepcopy(stolen)
+            fold_inputs(pruned, reader, quietest(sizes, rate))
+            return pruned
+
+        fixed = PAPER_RATE if self.rate is None and self.recipe == "paper" else self.rate
+        rates = tuple(sorted({*RATES, *(() if fixed is None else (fixed,))}))
+        accuracies = tuple(job.accuracy(build(rate), held) for rate in rates)
+        chosen = fixed
+        if chosen is None:
+            chosen = choose(rates, accuracies, accuracies[0], self.ba_drop)  # rate 0 is the stolen model itself
+        job.curve = Curve(name="rate", values=rates, accuracies=accuracies, chosen=chosen, build=build)
+        keep = quietest(sizes, chosen)
+        job.note(rate=chosen, pruned=int((keep == 0).sum()), channels=reader.channels, layer=reader.name)
+        with masked_inputs(job.model, reader, keep):
+            super().run(job)
+        fold_inputs(job.model, reader, keep)
+
+
+def activation(job: Removal, reader: Reader, data: Data) -> Tensor:
+    """Return the sum of the absolute values of each channel (C,) of what ``reader`` reads, a mean over ``data``."""
+    layer = job.model.get_submodule(reader.name)
+    total = torch.zeros(reader.inputs, dtype=torch.float64)
+
+    def add(_: nn.Module, args: tuple[Tensor, ...]) -> None:
+        # Conv inputs are (N, C, ...), inputs of a linear layer (..., features).
+        axis = 1 if hasattr(layer, "in_channels") else -1
+        total.add_(args[0].abs().movedim(axis, 0).flatten(1).sum(1).cpu().double())
+
+    handle = layer.register_forward_pre_hook(add)
+    try:
+        with evaluating(job.model):
+            for images, _ in data.iterate(torch.arange(len(data)), _BATCH, job.place):
+                job.model(normalise(to_float(images), job.normalize))
+    finally:
+        handle.remove()
+    job.count(len(data))
+    return reader.gather(total / len(data)).float()
+
+
+def quietest(sizes: Tensor, rate: float) -> Tensor:
+    """Return a mask (C,) that is 0 for the share ``rate`` of channels with the smallest ``sizes`` and 1 elsewhere."""
+    keep = torch.ones_like(sizes)
+    # A small allowance: 0.7 * 10 is 7 channels, whatever the floating-point product says.
+    keep[sizes.argsort(stable=True)[: int(len(sizes) * rate + 1e-9)]] = 0.0
+    return keep
+
+
+ATTACKS.add(
+    MethodInfo(
+        name="fp",
+        title="Fine-pruning",
+        paper="Liu et al., RAID 2018",
+        summary="Prune the channels of the last stage that clean images leave quiet, then fine-tune.",
+        cost="30 epochs of the attacker's images, and 3 more to rank and choose",
+        build=FinePruning,
+    )
+)

@@ -1,0 +1,153 @@
+"""Masks on channels, and how they fold away: the network with a mask and the folded network compute the same.
+
+Two places to mask:
+
+- the inputs of one layer (:func:`masked_inputs`, :func:`fold_inputs`): a pruned channel is not read any more. The fold
+  sets the layer's weights for these inputs to zero, which is exact for any network;
+- the scale of every neuron (:class:`MaskedNetwork`, :func:`prune_neurons`): the weight of a BatchNorm channel, or in a
+  network without BatchNorm the weights of an output of a convolution or linear layer. The bias is not masked:
+  y = m * w * x + b, as in ANP (Wu & Wang, NeurIPS 2021, Equation 3). The last layer is spared: its outputs are the
+  classes.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from indelible.base.errors import InputError
+from indelible.nn.layers import batch_norms
+from indelible.nn.taps import Reader, trace
+
+__all__ = ["MaskedNetwork", "Neurons", "fold_inputs", "masked_inputs", "neurons_of", "prune_neurons"]
+
+
+@contextmanager
+def masked_inputs(model: nn.Module, reader: Reader, keep: Tensor) -> Iterator[None]:
+    """Inside the block, the reader's inputs are multiplied by ``keep`` (C,), one factor for each channel."""
+    layer = model.get_submodule(reader.name)
+    factors = reader.spread(keep)
+    if isinstance(layer, _ConvNd):
+        factors = factors.view(1, -1, *[1] * len(layer.kernel_size))
+
+    def multiply(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (args[0] * factors.to(args[0]), *args[1:])
+
+    handle = layer.register_forward_pre_hook(multiply)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@torch.no_grad()
+def fold_inputs(model: nn.Module, reader: Reader, keep: Tensor) -> None:
+    """Multiply the reader's weights by ``keep`` (C,), so that the mask is not needed any more."""
+    layer = model.get_submodule(reader.name)
+    weight = layer.weight
+    assert isinstance(weight, Tensor)  # noqa: S101 - for the type checker: a Reader names convolutions and linear layers
+    factors = reader.spread(keep).to(weight)
+    if not isinstance(layer, _ConvNd):
+        weight.mul_(factors)
+        return
+    # (outputs, inputs / groups, ...): the outputs of group g read the g-th part of the inputs.
+    by_group = factors.view(layer.groups, 1, -1).expand(-1, weight.shape[0] // layer.groups, -1)
+    weight.mul_(by_group.reshape(weight.shape[0], weight.shape[1], *[1] * len(layer.kernel_size)))
+
+
+@dataclass(frozen=True)
+class Neurons:
+    """The neurons of one layer.
+
+    Attributes:
+        weight: Name of the parameter whose first axis runs over the neurons.
+        bias: Name of their biases, or None.
+        count: How many there are.
+    """
+
+    weight: str
+    bias: str | None
+    count: int
+
+
+def neurons_of(model: nn.Module, images: Tensor) -> tuple[Neurons, ...]:
+    """Return what a mask can scale: BatchNorm channels, else the outputs of convolutions and inner linear layers.
+
+    Args:
+        model: Any network.
+        images: A small batch, as the model expects it; it shows which layer comes last.
+    """
+    names = [name for name, layer in batch_norms(model) if layer.affine]
+    if not names:
+        calls = [call for call in trace(model, images) if isinstance(call.layer, nn.Linear | _ConvNd)]
+        reached = list(dict.fromkeys(call.place[0] for call in calls))
+        last = calls[-1].place[0] if calls else ""
+        names = [
+            name for name in reached if name != last and not isinstance(model.get_submodule(name), _ConvTransposeNd)
+        ]
+    if not names:
+        raise InputError(
+            f"{type(model).__name__} has no BatchNorm, no convolution and no inner linear layer whose channels could "
+            "be masked. Choose an attack that needs none, such as ft."
+        )
+    found, seen = [], set()
+    for name in names:
+        layer = model.get_submodule(name)
+        weight, bias = (getattr(layer, kind, None) for kind in ("weight", "bias"))
+        assert isinstance(weight, Tensor)  # noqa: S101 - for the type checker: the types above all have one
+        if id(weight) in seen:  # layers that share a weight share its mask
+            continue
+        seen.add(id(weight))
+        prefix = f"{name}." if name else ""
+        found.append(Neurons(f"{prefix}weight", None if bias is None else f"{prefix}bias", len(weight)))
+    return tuple(found)
+
+
+class MaskedNetwork(nn.Module):
+    """A frozen copy of a network whose neurons are scaled by a mask that can be trained: y = m * w * x + b.
+
+    Args:
+        model: The network; it is copied.
+        neurons: What to scale.
+    """
+
+    def __init__(self, model: nn.Module, neurons: Sequence[Neurons]) -> None:
+        super().__init__()
+        self.network = copy.deepcopy(model).requires_grad_(False)
+        self.neurons = tuple(neurons)
+        place = next(model.parameters()).device
+        self.mask = nn.Parameter(torch.ones(sum(unit.count for unit in neurons), device=place))
+
+    def forward(self, images: Tensor, noise: Tensor | None = None) -> Any:
+        """Return the network's output.
+
+        Args:
+            images: (N, C, H, W).
+            noise: (2, neurons), added to the mask and, relative, to the biases: (m + d) * w * x + (1 + e) * b.
+        """
+        mask = self.mask if noise is None else self.mask + noise[0]
+        changed: dict[str, Tensor] = {}
+        weights = dict(self.network.named_parameters())
+        sizes = [unit.count for unit in self.neurons]
+        relative = [None] * len(sizes) if noise is None else torch.split(1.0 + noise[1], sizes)
+        for unit, factors, shift in zip(self.neurons, torch.split(mask, sizes), relative, strict=True):
+            weight = weights[unit.weight]
+            changed[unit.weight] = weight * factors.view(-1, *[1] * (weight.ndim - 1))
+            if shift is not None and unit.bias is not None:
+                changed[unit.bias] = weights[unit.bias] * shift
+        return functional_call(self.network, changed, (images,))
+
+
+@torch.no_grad()
+def prune_neurons(model: nn.Module, neurons: Sequence[Neurons], factors: Tensor) -> None:
+    """Multiply the weights of all neurons by ``factors`` (neurons,), 0 for those that are pruned."""
+    weights = dict(model.named_parameters())
+    for unit, part in zip(neurons, torch.split(factors, [unit.count for unit in neurons]), strict=True):
+        weight = weights[unit.weight]
+        weight.mul_(part.view(-1, *[1] * (weight.ndim - 1)).to(weight))

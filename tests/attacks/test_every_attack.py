@@ -1,0 +1,199 @@
+"""What every registered attack must do: any network, an ordinary model, isolation, resuming, an honest record."""
+
+import ast
+import copy
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+import indelible.attacks
+from indelible.attacks import ATTACKS
+from indelible.attacks.base import attack
+from indelible.base.files import tensor_digest
+from indelible.data.images import ImageData
+from indelible.keys.key import Key
+from indelible.models import build_model
+from indelible.nn.outputs import logits_of
+from indelible.train.fit import _Loop
+from tests.attacks.networks import NETWORKS, make_network
+from tests.attacks.settings import SETTINGS
+from tests.conftest import stripes
+
+RECIPES = ("sound", "paper")
+REGISTERED = set(ATTACKS)  # before a test registers one of its own
+
+
+def test_every_attack_has_a_row_of_settings() -> None:
+    assert set(SETTINGS) == REGISTERED
+
+
+def check_ordinary(model: nn.Module, stolen: nn.Module) -> None:
+    """Check class, keys, shapes, gradients, numbers, and that no hook or parametrisation is left."""
+    assert type(model) is type(stolen)
+    before, after = stolen.state_dict(), model.state_dict()
+    assert list(after) == list(before)
+    for name, value in after.items():
+        assert value.shape == before[name].shape
+        assert value.dtype == before[name].dtype
+        assert not value.is_floating_point() or bool(value.isfinite().all()), name
+    assert [weight.requires_grad for weight in model.parameters()] == [
+        weight.requires_grad for weight in stolen.parameters()
+    ]
+    for module in model.modules():
+        assert not module._forward_hooks
+        assert not module._forward_pre_hooks
+        assert not module._backward_hooks
+        assert not parametrize.is_parametrized(module)
+        assert "forward" not in vars(module)
+    assert model.training == stolen.training
+    model.load_state_dict(after)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("name", ATTACKS)
+def test_any_network_comes_out_ordinary(name: str, recipe: str, network: str) -> None:
+    stolen, data = make_network(network).eval(), stripes(24)
+    before = copy.deepcopy(stolen.state_dict())
+    attacked = attack(stolen, data, name, device="cpu", recipe=recipe, **SETTINGS[name])
+    assert all(torch.equal(value, before[key]) for key, value in stolen.state_dict().items())
+    check_ordinary(attacked.model, stolen)
+    assert logits_of(attacked.model(torch.rand(3, 3, 32, 32))).shape == (3, 4)
+    record = attacked.record
+    json.dumps(record.to_json(), allow_nan=False)
+    assert record.images > 0
+    assert record.seconds > 0
+    assert record.settings["method"]["recipe"] == recipe
+    if attacked.curve is not None:
+        assert record.to_json()["metrics"]["curve"] == attacked.curve.to_json()
+        curve = attacked.curve
+        for value in (curve.values[0], curve.chosen, curve.values[-1]):
+            built = curve.build(value)
+            check_ordinary(built.train(stolen.training), stolen)
+            assert tensor_digest(built.state_dict()) == tensor_digest(curve.build(value).state_dict())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", ["resnet-18", "resnet-50", "vgg-16", "mobilenet-v2", "vit-tiny"])
+@pytest.mark.parametrize("name", ATTACKS)
+def test_the_papers_networks_for_a_few_steps(name: str, network: str) -> None:
+    stolen = build_model(network, classes=4, shape=(3, 32, 32), seed=0).eval()
+    attacked = attack(stolen, stripes(20), name, device="cpu", **{**SETTINGS[name], "epochs": 1})
+    check_ordinary(attacked.model, stolen)
+
+
+class Forbidden:
+    """Raises whatever is asked of it."""
+
+    def __init__(self, what: str) -> None:
+        object.__setattr__(self, "what", what)
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(f"an attack reached for {object.__getattribute__(self, 'what')}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise AssertionError(f"an attack used {object.__getattribute__(self, 'what')}")
+
+
+class Temptation(nn.Module):
+    """A stolen model that carries its owner's secrets as attributes: touching one raises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(3, 6, 3, stride=4), nn.BatchNorm2d(6), nn.ReLU())
+        self.out = nn.Linear(6, 4)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.out(self.features(images).mean((2, 3)))
+        return logits
+
+    @property
+    def key(self) -> Any:
+        raise AssertionError("an attack reached for the key")
+
+    wsr = test = samples = key
+
+
+class TemptingData(ImageData):
+    """The attacker's images, with the owner's and the test images in reach: touching them raises."""
+
+    @property
+    def test(self) -> Any:
+        raise AssertionError("an attack reached for test data")
+
+    key = wsr = owner = samples = test
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_isolation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With key, WSR, verdict, runs and named data sets all replaced by what raises, ``sound`` still completes."""
+    for method in ("create", "load", "samples", "mark", "choose", "decoy", "public", "digest"):
+        monkeypatch.setattr(Key, method, Forbidden(f"Key.{method}"))
+    for module, function in (
+        ("indelible.train.evaluate", "hit_rate"), ("indelible.verify.verdict", "verify"),
+        ("indelible.embed.base", "embed"), ("indelible.data.catalog", "load"), ("indelible.train.run", "Run"),
+    ):  # fmt: skip
+        monkeypatch.setattr(sys.modules[module], function, Forbidden(f"{module}.{function}"))
+    plain = stripes(40)
+    data = TemptingData(plain.images, plain.labels, plain.classes, plain.name)
+    attacked = attack(Temptation(), data, name, device="cpu", **SETTINGS[name])
+    assert attacked.record.inputs["images"] == 40
+    assert not {"key", "wsr", "ba"} & set(attacked.record.metrics)
+    assert not any({"wsr", "ba"} & set(row) for row in attacked.history)
+
+
+def test_attacks_import_nothing_of_the_owner() -> None:
+    for path in Path(indelible.attacks.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            for name in [*names, module, *(f"{module}.{name}" for name in names)]:
+                assert not name.startswith(("indelible.keys", "indelible.embed", "indelible.verify")), path
+                assert "hit_rate" not in name, path
+                assert not name.startswith(("indelible.data.catalog", "indelible.train.run")), path
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_interrupted_attack_resumes_to_the_same_bits(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stolen, data = make_network("batch-norm"), stripes(40)
+    whole = attack(stolen, data, name, device="cpu", **SETTINGS[name])
+    steps, advance = 0, _Loop.advance
+
+    def interrupted(self: Any, *args: Any) -> None:
+        nonlocal steps
+        advance(self, *args)
+        steps += 1
+        if steps in {2, 5}:  # Ctrl-C in the first phase and later
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(_Loop, "advance", interrupted)
+    for _ in range(4):
+        try:
+            resumed = attack(stolen, data, name, device="cpu", folder=tmp_path, **SETTINGS[name])
+            break
+        except KeyboardInterrupt:
+            continue
+    assert tensor_digest(resumed.model.state_dict()) == tensor_digest(whole.model.state_dict())
+    assert resumed.record.images == whole.record.images
+    assert resumed.record.metrics == whole.record.metrics
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_normalised_model_is_given_normalised_images(name: str) -> None:
+    """The attack of a model with its own normalisation inside equals that of one that is told to normalise."""
+    normalize = ((0.4, 0.5, 0.6), (0.2, 0.25, 0.3))
+    stolen, data, seen = make_network("batch-norm"), stripes(40), []
+    handle = stolen.register_forward_pre_hook(lambda _, args: seen.append(args[0].amin().item()))
+    attack(stolen, data, name, device="cpu", normalize=normalize, **SETTINGS[name])
+    handle.remove()
+    assert seen
+    assert max(seen) < 0  # every batch, also those that only trace shapes: dark pixels lie below the mean

@@ -1,0 +1,91 @@
+"""NAD: attention maps by hand, the loss against a slow reference, schedules of both recipes."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from indelible.attacks import NeuralAttentionDistillation
+from indelible.attacks.base import attack
+from indelible.attacks.nad import AttentionTransfer, attention_map
+from indelible.data.images import ImageData
+from indelible.nn.taps import stage_outputs
+from indelible.train.objective import Step
+from tests.conftest import TinyNet, stripes
+
+
+def test_the_papers_settings() -> None:
+    value = NeuralAttentionDistillation()
+    assert (value.power, value.beta, value.teacher_epochs, value.epochs) == (2.0, None, 10, 10)
+    assert (value.lr, value.every, value.gamma, value.momentum, value.weight_decay) == (0.02, 2, 0.1, 0.9, 1e-4)
+    assert value.batch_size == 64
+    assert eval(repr(value)) == value  # noqa: S307 - that is the promise
+
+
+def test_attention_of_a_2x2_map() -> None:
+    """Channels [[1, 2], [0, -2]] and [[0, 2], [0, 1]]: squares sum to [1, 8, 0, 5], whose norm is sqrt(90)."""
+    features = torch.tensor([[[[1.0, 2.0], [0.0, -2.0]], [[0.0, 2.0], [0.0, 1.0]]]])
+    expected = [value / math.sqrt(90) for value in (1, 8, 0, 5)]
+    assert attention_map(features)[0].tolist() == pytest.approx(expected, abs=1e-6)
+    # p = 1: absolute values sum to [1, 4, 0, 3], whose norm is sqrt(26).
+    assert attention_map(features, 1.0)[0].tolist() == pytest.approx(
+        [value / math.sqrt(26) for value in (1, 4, 0, 3)], abs=1e-6
+    )
+    # The same numbers as four tokens of width two.
+    tokens = features.flatten(2).transpose(1, 2)
+    assert attention_map(tokens)[0].tolist() == pytest.approx(expected, abs=1e-6)
+    assert attention_map(torch.zeros(1, 2, 2, 2)).tolist() == [[0.0] * 4]
+
+
+def test_a_step_equals_the_slow_reference(net: TinyNet) -> None:
+    """Cross-entropy plus beta times the mean squared difference of maps, features cut out of the layers by hand."""
+    data = stripes(8)
+    images, labels = data.images.float() / 255, data.labels
+    torch.manual_seed(1)
+    student, teacher = copy.deepcopy(net).train(), TinyNet().train()
+    stages = stage_outputs(student, images)
+    assert [name for name, _ in stages] == ["features.2", "features.5", "features.6"]
+    objective = AttentionTransfer(student, teacher, stages, beta=30.0, power=2.0)
+    loss = objective.backward(Step(student, images, labels, 0, 0, lambda value: value.backward()))
+    assert teacher.training
+    assert all(weight.grad is None for weight in teacher.parameters())
+    assert objective.passes(8) == 16
+
+    twin, other = copy.deepcopy(net).train(), copy.deepcopy(teacher).eval()
+    expected = F.cross_entropy(twin(images), labels)
+    twin_again = copy.deepcopy(net).train()
+    for cut in (3, 6, 7):
+        own, wanted = _first(twin_again, cut)(images), _first(other, cut)(images)
+        maps = []
+        for features in (own, wanted):
+            rows = []
+            for image in features:
+                active = sum(channel**2 for channel in image)
+                assert isinstance(active, torch.Tensor)
+                rows.append(active / ((active**2).sum().sqrt() + 1e-6))
+            maps.append(torch.stack(rows))
+        expected = expected + 30.0 * ((maps[0] - maps[1].detach()) ** 2).mean()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def _first(net: TinyNet, layers: int) -> nn.Sequential:
+    return nn.Sequential(*list(net.features)[:layers])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "beta", "rates"), [("sound", 1500.0, [0.02, 0.02, 0.002]), ("paper", 2000.0, [0.02, 0.02, 0.02])]
+)
+def test_recipes(net: TinyNet, data: ImageData, recipe: str, beta: float, rates: list[float]) -> None:
+    attacked = attack(net, data, "nad", device="cpu", recipe=recipe, epochs=3, teacher_epochs=3)
+    teacher, student = ([row["lr"] for row in attacked.history if row["phase"] == name] for name in PHASES)
+    assert teacher == pytest.approx([0.02, 0.02, 0.002])  # the teacher's rate drops in both
+    assert student == pytest.approx(rates)
+    assert attacked.record.metrics["beta"] == beta
+    assert attacked.record.metrics["stages"] == ["features.2", "features.5", "features.6"]
+    assert attacked.record.images == 3 * 320 + 3 * 2 * 320
+
+
+PHASES = ("teacher", "distillation")

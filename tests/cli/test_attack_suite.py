@@ -1,0 +1,115 @@
+"""``attack --all``: every attack into its own folder, finished ones kept, the paper's row at the end."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indelible.attacks import ATTACKS
+from indelible.base.registry import MethodInfo
+from indelible.cli import main
+from indelible.keys.key import Key
+from indelible.report.collect import collect
+from indelible.report.curves import panels
+from indelible.train.run import Run
+from tests.conftest import SECRET, SHAPE, stripes
+
+
+@pytest.fixture(scope="module")
+def victim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small Vanilla model that a run folder holds."""
+    root = tmp_path_factory.mktemp("suite")
+    train, test = stripes(160), stripes(80, seed=1)
+    np.savez(
+        root / "bars.npz", x_train=train.images.numpy(), y_train=train.labels.numpy(), x_test=test.images.numpy(),
+        y_test=test.labels.numpy(),
+    )  # fmt: skip
+    key = Key.create(kind="content", classes=4, shape=SHAPE, target=0, secret=SECRET).save(root / "my-key")
+    words = ["embed", "--data", root / "bars.npz", "--model", "tests.conftest:TinyNet", "--out", root / "mine"]
+    settings = ["--key", key, "--method", "vanilla", "--set", "fraction=0.2", "--train", "epochs=2", "--device", "cpu"]
+    assert main([*map(str, words), *map(str, settings), "--train", "batch_size=32", "--quiet"]) == 0
+    return root / "mine"
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only three attacks are registered: one without a strength, one with, and one of several phases."""
+    chosen: dict[str, MethodInfo] = {name: ATTACKS[name] for name in ("ft", "fp", "nad")}
+    monkeypatch.setattr(ATTACKS, "_entries", chosen)
+
+
+def suite(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> Any:
+    quick = ["--set", "epochs=1", "--set", "teacher_epochs=1", "--device", "cpu", "--json"]
+    assert main(["attack", *map(str, words), "--all", *quick]) == code
+    out, err = capsys.readouterr()
+    return json.loads(out) if code == 0 else err + out
+
+
+@pytest.mark.usefixtures("few")
+def test_the_whole_suite(capsys: pytest.CaptureFixture[str], victim: Path, tmp_path: Path) -> None:
+    made = suite(capsys, victim, "--out", tmp_path / "x", "--ba-drop", "5")
+    assert [Path(folder).name for folder in made["runs"]] == ["x-ft", "x-fp", "x-nad"]
+    (row,) = made["suite"]
+    before, after = Run.load(victim).record.metrics, row["after"]
+    assert (row["ba"], row["wsr"], row["kind"]) == (before["ba"], before["wsr"], "content")
+    assert list(after) == ["ft", "fp", "nad"]
+    drops = [row["wsr"] - after[name]["wsr"] for name in after]
+    assert row["avg_drop"] == pytest.approx(sum(drops) / 3)
+    assert Run.load(tmp_path / "x-fp").record.settings["method"]["ba_drop"] == 0.05
+
+    # The curve of fine-pruning: at rate 0 it is the stolen model, whose rates the run's record knows.
+    curve = Run.load(tmp_path / "x-fp").curve()
+    assert curve is not None
+    assert (curve["name"], len(curve["rows"])) == ("rate", 20)
+    assert (curve["rows"][0]["ba"], curve["rows"][0]["wsr"]) == (before["ba"], before["wsr"])
+    assert Run.load(tmp_path / "x-ft").curve() is None
+    drawn = [panel for panel in panels(collect([victim, tmp_path])) if panel.title.endswith("at each strength")]
+    assert [(panel.title, len(panel.charts)) for panel in drawn] == [("Attack: FP, at each strength", 1)]
+
+    # Again: nothing is done twice; a missing one is made, and a verdict that a crash left out.
+    stamps = {name: (tmp_path / f"x-{name}" / "run.json").stat().st_mtime_ns for name in after}
+    (tmp_path / "x-ft" / "verdict.json").unlink()
+    (tmp_path / "x-nad" / "run.json").unlink()
+    again = suite(capsys, victim, "--out", tmp_path / "x", "--ba-drop", "5")
+    assert again["suite"] == made["suite"]
+    assert (tmp_path / "x-ft" / "run.json").stat().st_mtime_ns == stamps["ft"]
+    assert (tmp_path / "x-nad" / "run.json").stat().st_mtime_ns != stamps["nad"]
+    assert "other settings or of another model" in suite(capsys, victim, "--out", tmp_path / "x", code=2)
+
+
+@pytest.mark.usefixtures("few")
+def test_the_row_for_people(capsys: pytest.CaptureFixture[str], victim: Path, tmp_path: Path) -> None:
+    words = ["attack", victim, "--all", "--recipe", "paper", "--out", tmp_path / "x", "--set", "epochs=1", "--quiet"]
+    assert main([*map(str, words), "--set", "teacher_epochs=1", "--device", "cpu"]) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("Before", "FT", "FP", "NAD", "AvgDrop", "WSR", "BA", "3 of the paper's 6"))
+    assert (tmp_path / "x-fp-paper" / "run.json").is_file()
+
+
+def test_refusals(capsys: pytest.CaptureFixture[str], victim: Path, tmp_path: Path) -> None:
+    for words, expected in (
+        (["--method", "ft", "--ba-drop", "2"], "no strength to choose"),
+        (["--method", "fp", "--ba-drop", "200"], "0 to 100"),
+        (["--all", "--set", "nothing=1"], "unknown setting 'nothing'"),
+        (["--method", "nothing"], "unknown removal attack"),
+    ):
+        assert main(["attack", str(victim), *words, "--out", str(tmp_path / "y")]) == 2
+        assert expected in capsys.readouterr().err
+
+
+def test_an_attack_that_cannot_be_made_does_not_stop_the_others(
+    capsys: pytest.CaptureFixture[str], victim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ATTACKS, "_entries", {name: ATTACKS[name] for name in ("fp", "nad")})
+    from indelible.attacks import fp
+    from indelible.base.errors import InputError
+
+    def refuse(*_: object) -> None:
+        raise InputError("no stage to prune")
+
+    monkeypatch.setattr(fp, "feature_reader", refuse)
+    told = suite(capsys, victim, "--out", tmp_path / "z", code=2)
+    assert '"fp": "no stage to prune"' in told
+    assert json.loads(told)["runs"] == [str(tmp_path / "z-nad")]
