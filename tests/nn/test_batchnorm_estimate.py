@@ -12,7 +12,7 @@ from indelible.nn.batchnorm_estimate import estimate_statistics
 def test_by_hand() -> None:
     """Batches (1, 3) and (4, 4, 10): means 2 and 6, variances 2 and 12; weighed 2:3 they are 4.4 and 8."""
     layer = nn.BatchNorm1d(1, momentum=0.3)
-    layer.running_mean += 100.0
+    nn.init.constant_(layer.get_buffer("running_mean"), 100.0)
     seen = estimate_statistics(layer, [torch.tensor([[1.0], [3.0]]), torch.tensor([[4.0], [4.0], [10.0]])])
     assert seen == 5
     torch.testing.assert_close(layer.running_mean, torch.tensor([4.4]))
@@ -42,7 +42,8 @@ def test_against_a_direct_computation(net: TinyNet) -> None:
 
     def normalised(part: torch.Tensor) -> torch.Tensor:
         variance, mean = torch.var_mean(part, (0, 2, 3), correction=0, keepdim=True)
-        return net.features[4](((part - mean) / (variance + 1e-5).sqrt()).relu())
+        reached: torch.Tensor = net.features[4](((part - mean) / (variance + 1e-5).sqrt()).relu())
+        return reached
 
     torch.testing.assert_close(
         second.running_mean, torch.cat([normalised(part) for part in before]).mean((0, 2, 3)), rtol=1e-4, atol=1e-5

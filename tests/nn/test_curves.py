@@ -27,7 +27,7 @@ def line(start: float, end: float) -> tuple[nn.Linear, nn.Linear]:
 def test_it_starts_as_the_straight_line() -> None:
     """With b = (a + c) / 2 the curve is (1 - t) a + t c: from 2 to 10, a quarter of the way is 4."""
     curve = BezierCurve(*line(2.0, 10.0))
-    assert torch.equal(curve.bend.weight, torch.full((2, 1), 6.0))
+    assert torch.equal(curve.bend.get_parameter("weight"), torch.full((2, 1), 6.0))
     assert torch.equal(curve.point(0.25)["weight"], torch.full((2, 1), 4.0))
     assert torch.equal(curve(torch.ones(1, 1), 0.25), torch.full((1, 2), 4.0))
 
@@ -36,7 +36,7 @@ def test_gradient_reaches_the_bend_only() -> None:
     """d phi / d b = 2 t (1 - t) = 3/8 at t = 1/4; the input is 2 and the loss the sum: 3/4 for each weight."""
     curve = BezierCurve(*line(2.0, 10.0))
     curve(torch.full((1, 1), 2.0), 0.25).sum().backward()
-    assert torch.equal(curve.bend.weight.grad, torch.full((2, 1), 0.75))
+    torch.testing.assert_close(curve.bend.get_parameter("weight").grad, torch.full((2, 1), 0.75))
     assert [name for name, weight in curve.named_parameters() if weight.requires_grad] == ["bend.weight"]
 
 
@@ -49,7 +49,9 @@ def test_the_ends_are_the_ends_to_the_bit_and_points_are_ordinary(net: TinyNet) 
     for t, model in ((0.0, net), (1.0, end)):
         point = curve.at(t)
         assert type(point) is TinyNet
-        assert all(torch.equal(weight, dict(model.named_parameters())[name]) for name, weight in point.named_parameters())
+        assert all(
+            torch.equal(weight, dict(model.named_parameters())[name]) for name, weight in point.named_parameters()
+        )
         assert all(weight.requires_grad for weight in point.parameters())
     images = torch.rand(4, 3, 32, 32)
     curve.eval()

@@ -8,6 +8,7 @@ from indelible.attacks.ft import FineTuning  # isort: skip
 from indelible.attacks.fp import FinePruning  # isort: skip
 from indelible.attacks.anp import AdversarialNeuronPruning  # isort: skip
 from indelible.attacks.nad import NeuralAttentionDistillation  # isort: skip
+from indelible.attacks.mcr import ModeConnectivityRepair  # isort: skip
 
 __all__ = [
     "ATTACKS",
@@ -16,6 +17,7 @@ __all__ = [
     "Curve",
     "FinePruning",
     "FineTuning",
+    "ModeConnectivityRepair",
     "NeuralAttentionDistillation",
     "RemovalAttack",
     "attack",
