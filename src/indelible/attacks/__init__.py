@@ -9,6 +9,7 @@ from indelible.attacks.fp import FinePruning  # isort: skip
 from indelible.attacks.anp import AdversarialNeuronPruning  # isort: skip
 from indelible.attacks.nad import NeuralAttentionDistillation  # isort: skip
 from indelible.attacks.mcr import ModeConnectivityRepair  # isort: skip
+from indelible.attacks.nnl import NeuralNetworkLaundering  # isort: skip
 
 __all__ = [
     "ATTACKS",
@@ -19,6 +20,7 @@ __all__ = [
     "FineTuning",
     "ModeConnectivityRepair",
     "NeuralAttentionDistillation",
+    "NeuralNetworkLaundering",
     "RemovalAttack",
     "attack",
     "evaluate_curve",
