@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.conftest import TinyNet
 from torch import Tensor, nn
 
 from indelible.attacks import ModeConnectivityRepair, attack
@@ -16,6 +15,7 @@ from indelible.base.progress import silenced
 from indelible.data.images import ImageData
 from indelible.nn.curves import BezierCurve
 from indelible.train.objective import Step
+from tests.conftest import TinyNet
 
 QUICK: dict[str, Any] = {"end_epochs": 1, "epochs": 2, "batch_size": 64, "points": 5}
 

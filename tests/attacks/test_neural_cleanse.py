@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.conftest import TinyNet, stripes
 from torch import Tensor, nn
 
 from indelible.attacks import patch_search
@@ -22,6 +21,7 @@ from indelible.attacks.neural_cleanse import (
 from indelible.attacks.patch_search import PatchSearch
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
+from tests.conftest import TinyNet, stripes
 
 QUICK = NeuralCleanse(epochs=2, batch_size=16, round_images=64, patience=1, stop_patience=2, success=0.5)
 

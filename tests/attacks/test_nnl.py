@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.conftest import TinyNet, stripes
 from torch import Tensor, nn
 
 import indelible
@@ -17,6 +16,7 @@ from indelible.data.augment import normalise
 from indelible.data.images import ImageData
 from indelible.train import Schedule
 from indelible.train.objective import Step
+from tests.conftest import TinyNet, stripes
 
 QUICK: dict[str, Any] = {"cleanse_epochs": 1, "epochs": 1, "batch_size": 64}
 

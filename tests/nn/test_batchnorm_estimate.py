@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from tests.conftest import TinyNet
 from torch import nn
 
 from indelible.base.errors import InputError
 from indelible.nn.batchnorm_estimate import estimate_statistics
+from tests.conftest import TinyNet
 
 
 def test_by_hand() -> None:

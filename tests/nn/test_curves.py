@@ -4,11 +4,11 @@ import copy
 
 import pytest
 import torch
-from tests.conftest import TinyNet
 from torch import nn
 
 from indelible.base.errors import InputError
 from indelible.nn.curves import BezierCurve, bezier_point
+from tests.conftest import TinyNet
 
 
 def test_point_by_hand() -> None:
