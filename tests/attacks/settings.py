@@ -10,4 +10,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "fp": {"epochs": 2, "batch_size": 16},
     "anp": {"epochs": 2, "batch_size": 16},
     "nad": {"epochs": 2, "teacher_epochs": 1, "batch_size": 16},
+    "mcr": {"epochs": 2, "end_epochs": 1, "batch_size": 16, "points": 3},
+    "nnl": {"epochs": 2, "cleanse_epochs": 1, "batch_size": 16},
+    "distill": {"epochs": 2, "batch_size": 16},
+    "preprocess": {},
 }

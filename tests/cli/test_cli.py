@@ -120,6 +120,38 @@ def test_an_attack_uses_only_the_attackers_images(embedded: Path) -> None:
     )
 
 
+def test_a_copy_of_another_architecture_is_saved_as_one(
+    capsys: pytest.CaptureFixture[str], embedded: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "copied"
+    words = ["--method", "distill", "--set", "architecture=resnet-w8", "--set", "epochs=1", "--set", "batch_size=32"]
+    document(capsys, "attack", embedded, "--out", out, *words, "--device", "cpu")
+    copied = Run.load(out)
+    assert copied.architecture.name == "resnet-w8"
+    assert copied.model().state_dict().keys() == copied.architecture.build().state_dict().keys()
+    document(capsys, "verify", out, code=1)
+
+
+def test_preprocessing_belongs_to_the_suspect(
+    capsys: pytest.CaptureFixture[str], embedded: Path, tmp_path: Path
+) -> None:
+    """The weights are the stolen ones; verify asks through what the record names, also later."""
+    out = tmp_path / "disturbed"
+    words = ["--method", "preprocess", "--set", "transform=noise", "--set", "strength=1"]
+    found = document(capsys, "attack", embedded, "--out", out, *words, "--device", "cpu")
+    saved, stolen = Run.load(out), Run.load(embedded)
+    assert all(
+        torch.equal(value, stolen.model().state_dict()[name]) for name, value in saved.model().state_dict().items()
+    )
+    assert saved.record.metrics["preprocessing"] == {"transform": "noise", "strength": 1}
+    assert {row["transform"] for row in found["transforms"]} == {"jpeg", "blur", "noise", "bits", "flip"}
+    assert all(0 <= row["wsr"] <= 1 and 0 <= row["ba"] <= 1 for row in found["transforms"])
+    assert found["verdict"]["wsr"] != stolen.record.metrics["wsr"]
+    again = document(capsys, "verify", out, code=0 if found["verdict"]["owned"] else 1)
+    assert again["wsr"] == found["verdict"]["wsr"]
+    assert "under flip 1: BA" in run(capsys, "attack", embedded, "--out", tmp_path / "text", *words, "--device", "cpu")
+
+
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     methods = {entry["name"]: entry for entry in document(capsys, "embed", "--list")}
     assert {"vanilla", "app"} <= methods.keys()

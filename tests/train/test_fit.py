@@ -272,6 +272,8 @@ class TestSchedule:
     def test_one_cycle_and_cosine_by_hand(self) -> None:
         cycle = Schedule.one_cycle(0.2)
         assert [cycle.factor(epoch, 10) for epoch in (0, 1, 2, 6, 10)] == pytest.approx([0, 0.5, 1, 0.5, 0])
+        late = Schedule(kind="late-fall")
+        assert [round(late.factor(epoch, 100), 9) for epoch in (0, 50, 70, 90, 100)] == [1.0, 1.0, 0.505, 0.01, 0.01]
         wave = Schedule(kind="cosine", warmup=0.0)
         assert [wave.factor(epoch, 10) for epoch in (0, 5, 10)] == pytest.approx([1, 0.5, 0])
 

@@ -8,16 +8,27 @@ from indelible.attacks.ft import FineTuning  # isort: skip
 from indelible.attacks.fp import FinePruning  # isort: skip
 from indelible.attacks.anp import AdversarialNeuronPruning  # isort: skip
 from indelible.attacks.nad import NeuralAttentionDistillation  # isort: skip
+from indelible.attacks.mcr import ModeConnectivityRepair  # isort: skip
+from indelible.attacks.nnl import NeuralNetworkLaundering  # isort: skip
+from indelible.attacks.distill import Extraction  # isort: skip
+from indelible.attacks.preprocess import InputPreprocessing, Preprocessed, deployed, evaluate_transforms  # isort: skip
 
 __all__ = [
     "ATTACKS",
     "AdversarialNeuronPruning",
     "Attacked",
     "Curve",
+    "Extraction",
     "FinePruning",
     "FineTuning",
+    "InputPreprocessing",
+    "ModeConnectivityRepair",
     "NeuralAttentionDistillation",
+    "NeuralNetworkLaundering",
+    "Preprocessed",
     "RemovalAttack",
     "attack",
+    "deployed",
     "evaluate_curve",
+    "evaluate_transforms",
 ]

@@ -52,12 +52,14 @@ class Attacked:
         history: One row an epoch.
         record: What was run, with what, and what it cost.
         curve: The models of other strengths that the attack could have returned, if it has a strength.
+        architecture: Name of the model's network when it is another than the stolen one's.
     """
 
     model: nn.Module = field(repr=False)
     history: Sequence[Mapping[str, Any]] = field(repr=False)
     record: Record
     curve: Curve | None = field(default=None, repr=False)
+    architecture: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,7 @@ class Removal:
         device: Where to compute.
         settings: The attack's own settings: a checkpoint made with others is refused.
         curve: Set by an attack that has a strength to choose.
+        architecture: Set by an attack that returns another network than the stolen one.
         phases: What each training gave.
         figures: What the attack noted for its record.
         images: Image passes outside training.
@@ -106,6 +109,7 @@ class Removal:
     device: str = "auto"
     settings: Mapping[str, Any] = field(default_factory=dict)
     curve: Curve | None = None
+    architecture: str | None = None
     phases: list[Fitted] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
     images: int = 0
@@ -242,4 +246,6 @@ def attack(
         seconds=seconds, images=passed,
         hardware=hardware(next(job.model.parameters()).device),
     )  # fmt: skip
-    return Attacked(model=job.model, history=job.history(), record=record, curve=job.curve)
+    return Attacked(
+        model=job.model, history=job.history(), record=record, curve=job.curve, architecture=job.architecture
+    )

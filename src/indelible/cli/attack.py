@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 from indelible.cli.options import assignments, computing, emit
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from indelible.train.run import Run
 
 __all__ = ["EXAMPLES", "HELP", "configure", "run"]
 
+_TRANSFORMS = "transforms.json"
 HELP = "try to remove the watermark from a model, with the attacker's images only"
 EXAMPLES = [
     "indelible attack --list",
@@ -19,6 +22,8 @@ EXAMPLES = [
     "indelible attack runs/app --method fp --ba-drop 1",
     "indelible attack runs/app --method ft --recipe paper --out runs/app-ft-paper",
     "indelible attack runs/app --set lr=0.01 --set epochs=10 --out runs/app-ft-gentle",
+    "indelible attack runs/app --method distill --set architecture=resnet-w8 --out runs/app-copied",
+    "indelible attack runs/app --method preprocess --set transform=blur",
     "indelible attack runs/app --all         # every attack; again, after a crash: finished ones are kept",
 ]
 
@@ -56,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         return list_methods(arguments, ATTACKS)
     from indelible.base.errors import InputError
     from indelible.cli.describe import describe_run
+    from indelible.report.format import percent
     from indelible.train.run import Run
 
     if arguments.victim is None:
@@ -68,8 +74,22 @@ def run(arguments: argparse.Namespace) -> int:
     if Run.finished(out):
         raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
     done = _attack(arguments, victim, arguments.method, settings, out)
-    emit(arguments, {"record": done.record.to_json(), "verdict": done.verdict()}, describe_run(done))
+    transforms = _transforms(done)
+    document = {"record": done.record.to_json(), "verdict": done.verdict()}
+    lines = [
+        f"under {row['transform']} {row['strength']:g}: BA {percent(row['ba'])} %, WSR {percent(row['wsr'])} %"
+        for row in transforms
+    ]
+    emit(arguments, document | ({"transforms": transforms} if lines else {}), "\n".join([*lines, describe_run(done)]))
     return 0
+
+
+def _transforms(done: "Run") -> list[Mapping[str, Any]]:
+    """Return the rates under every transform of a pre-processing attack; nothing for other attacks."""
+    from indelible.base.files import read_json
+
+    path = done.folder / _TRANSFORMS
+    return list(read_json(path)) if path.exists() else []
 
 
 def _folder(arguments: argparse.Namespace, victim: "Run", method: str) -> Path:
@@ -104,7 +124,10 @@ def _attack(
     arguments: argparse.Namespace, victim: "Run", method: str, settings: Mapping[str, Any], out: Path
 ) -> "Run":  # fmt: skip
     """Attack, then look at the result with the key."""
-    from indelible.attacks import attack, evaluate_curve
+    from dataclasses import replace
+
+    from indelible.attacks import attack, evaluate_curve, evaluate_transforms
+    from indelible.base.files import write_json
     from indelible.train.devices import pinned_threads
     from indelible.train.evaluate import accuracy, hit_rate
     from indelible.train.run import Run
@@ -119,30 +142,33 @@ def _attack(
             device=arguments.device, **settings,
         )  # fmt: skip
         # The attack is over; only now somebody with the key looks at what it did.
+        fresh = key.samples(test, purpose="verify")
+
+        def rates(model: "nn.Module") -> dict[str, float]:
+            ba = accuracy(model, test, normalize=normalize)
+            return {"ba": ba, "wsr": hit_rate(model, fresh.images, fresh.labels, normalize=normalize)}
+
         if attacked.curve is not None:
-            fresh = key.samples(test, purpose="verify")
-            rows = evaluate_curve(
-                attacked.curve,
-                lambda model: {
-                    "ba": accuracy(model, test, normalize=normalize),
-                    "wsr": hit_rate(model, fresh.images, fresh.labels, normalize=normalize),
-                },
-            )
-            Run.keep_curve(out, attacked.curve.name, rows)
+            Run.keep_curve(out, attacked.curve.name, evaluate_curve(attacked.curve, rates))
+        if "preprocessing" in attacked.record.metrics:
+            write_json(out / _TRANSFORMS, evaluate_transforms(attacked.model, rates, normalize=normalize))
+        name = attacked.architecture or victim.architecture.name
         done = Run.save(
-            out, model=attacked.model, record=attacked.record, architecture=victim.architecture, data=victim.data,
-            split=victim.split(), parent=victim.folder,
+            out, model=attacked.model, record=attacked.record, architecture=replace(victim.architecture, name=name),
+            data=victim.data, split=victim.split(), parent=victim.folder,
         )  # fmt: skip
     _judge(done, victim)
     return done
 
 
 def _judge(done: "Run", victim: "Run") -> None:
-    """Verify the attacked model with its owner's key, and keep the verdict."""
+    """Verify the attacked model, as its thief runs it, with its owner's key, and keep the verdict."""
+    from indelible.attacks import deployed
     from indelible.verify import verify
 
     normalize = victim.normalize()
-    done.keep_verdict(verify(done.model(), victim.key(), victim.images()[2], normalize=normalize).to_json())
+    suspect = deployed(done.model(), done.record, normalize=normalize)
+    done.keep_verdict(verify(suspect, victim.key(), victim.images()[2], normalize=normalize).to_json())
 
 
 def _suite(arguments: argparse.Namespace, victim: "Run") -> int:

@@ -30,6 +30,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
+    from indelible.attacks import deployed
     from indelible.cli.describe import describe_verdict
     from indelible.data import load
     from indelible.keys import Key
@@ -42,9 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
     _, test = load(arguments.data or suspect.data)
     normalize = suspect.normalize()
     with pinned_threads(arguments.threads):
-        verdict = verify(
-            suspect.model(), key, test, alpha=arguments.alpha, queries=arguments.queries, normalize=normalize
-        )
+        # A thief's pre-processing is part of the suspect.
+        model = deployed(suspect.model(), suspect.record, normalize=normalize)
+        verdict = verify(model, key, test, alpha=arguments.alpha, queries=arguments.queries, normalize=normalize)
     suspect.keep_verdict(verdict.to_json())
     emit(arguments, verdict.to_json(), describe_verdict(verdict.to_json()))
     return 0 if verdict.owned else 1

@@ -9,6 +9,7 @@
 | ``history.jsonl`` | one row an epoch |
 | ``verdict.json`` | the last verification, if there was one |
 | ``curve.json`` | BA and WSR at every strength that an attack could have chosen, measured by whoever holds the key |
+| ``transforms.json`` | of a pre-processing attack: BA and WSR under every transform |
 | ``checkpoint.safetensors``, ``phase-*.safetensors`` | only while the run is under way |
 """
 

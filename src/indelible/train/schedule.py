@@ -8,7 +8,7 @@ from indelible.base.errors import InputError, UnknownNameError
 
 __all__ = ["Schedule"]
 
-_KINDS = ("constant", "milestones", "every", "one-cycle", "cosine")
+_KINDS = ("constant", "milestones", "every", "one-cycle", "cosine", "late-fall")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,13 +18,14 @@ class Schedule:
     Attributes:
         kind: ``"constant"``; ``"milestones"``: times ``gamma`` at each epoch in ``epochs``; ``"every"``: times
             ``gamma`` every ``epochs[0]`` epochs; ``"one-cycle"``: linear rise for the share ``warmup`` of the run, then
-            linear fall to zero; ``"cosine"``: the same rise, then half a cosine to zero.
+            linear fall to zero; ``"cosine"``: the same rise, then half a cosine to zero; ``"late-fall"``: flat for half
+            the run, then a linear fall to a hundredth at nine tenths of it.
         epochs: Milestones, or the one interval.
         gamma: The factor at each milestone.
         warmup: Share of the run in which the rate rises.
     """
 
-    kind: Literal["constant", "milestones", "every", "one-cycle", "cosine"] = "constant"
+    kind: Literal["constant", "milestones", "every", "one-cycle", "cosine", "late-fall"] = "constant"
     epochs: tuple[float, ...] = ()
     gamma: float = 0.1
     warmup: float = 0.2
@@ -62,6 +63,8 @@ class Schedule:
         if self.kind == "constant":
             return 1.0
         share = min(epoch / total, 1.0)
+        if self.kind == "late-fall":
+            return 1.0 - 0.99 * min(max((share - 0.5) / 0.4, 0.0), 1.0)
         if share < self.warmup:
             return share / self.warmup
         fall = (share - self.warmup) / (1.0 - self.warmup)

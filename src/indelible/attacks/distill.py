@@ -1,0 +1,147 @@
+"""Extraction by distillation: a new network that learns from the stolen one's answers only.
+
+Papers: Hinton et al., "Distilling the Knowledge in a Neural Network", 2015; as an attack on watermarks: Shafieinejad et
+al., "On the Robustness of Backdoor-based Watermarking in Deep Neural Networks", IH&MMSec 2021.
+
+    soft:  T^2 KL( softmax(f(x) / T) || softmax(g(x) / T) )        hard:  CE( argmax f(x), g(x) )
+
+f is the stolen model, g the student, which starts from nothing. No label of the attacker's images is used: a service
+that answers with labels can be copied by ``hard``, one that answers with probabilities by ``soft``.
+
+| symbol | name | default | source |
+|---|---|---|---|
+| - | ``labels`` | ``"soft"`` | the stronger: the attacker has the model |
+| T | ``temperature`` | 4 | within Hinton's 2.5 to 4 for small networks |
+| - | ``architecture`` | the stolen one | a name, or ``package.module:function`` |
+| - | ``epochs``, ``lr`` | 100, 0.1 | the paper's training from nothing; times 0.1 at a half and three quarters |
+| - | ``momentum``, ``weight_decay``, ``batch_size`` | 0.9, 5e-4, 128 | the same |
+
+The ICCV 2023 paper names this category in Section 2 and does not measure it: there are no slips to repeat. Recipe
+``paper`` differs from ``sound`` only in what its other attacks do too: no augmentation.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.registry import MethodInfo
+from indelible.base.seeding import derive_seed
+from indelible.models import build_model
+from indelible.nn.fresh import fresh_copy
+from indelible.nn.outputs import logits_of
+from indelible.train import Objective, Schedule, TrainSettings
+from indelible.train.evaluate import check_classifier
+from indelible.train.objective import Step
+
+__all__ = ["Distillation", "Extraction", "distillation_loss"]
+
+_LABELS = ("hard", "soft")
+
+
+def distillation_loss(student: Tensor, teacher: Tensor, *, hard: bool, temperature: float) -> Tensor:
+    """Return how far the student's answers are from the teacher's.
+
+    Args:
+        student: Logits (N, K).
+        teacher: Logits (N, K).
+        hard: Only the teacher's first choice counts.
+        temperature: T of the soft loss.
+    """
+    if hard:
+        return F.cross_entropy(student, teacher.argmax(1))
+    wanted, given = (F.log_softmax(logits / temperature, 1) for logits in (teacher, student))
+    # T^2 keeps the size of the gradient: each softmax shrinks it by 1 / T.
+    return temperature**2 * F.kl_div(given, wanted, log_target=True, reduction="batchmean")
+
+
+class Distillation(Objective):
+    """Learn a teacher's answers to the images of each step."""
+
+    def __init__(self, teacher: nn.Module, *, hard: bool, temperature: float) -> None:
+        self.teacher, self.hard, self.temperature = teacher.eval().requires_grad_(False), hard, temperature
+
+    def start(self, model: nn.Module, device: torch.device) -> None:
+        """Put the teacher where the student is."""
+        del model
+        self.teacher.to(device)
+
+    def backward(self, step: Step) -> Tensor:
+        """Add the gradient of the distance to the teacher's answers."""
+        with torch.no_grad():
+            answers = logits_of(self.teacher(step.images))
+        given = logits_of(step.model(step.images))
+        loss = distillation_loss(given, answers, hard=self.hard, temperature=self.temperature)
+        step.backward(loss)
+        return loss.detach()
+
+    def passes(self, rows: int) -> int:
+        """Teacher and student see each image."""
+        return 2 * rows
+
+    def settings(self) -> dict[str, Any]:
+        """Return what decides the gradients beside the data."""
+        from indelible.base.files import tensor_digest
+
+        teacher = tensor_digest(self.teacher.state_dict())
+        return {"teacher": teacher, "hard": self.hard, "temperature": self.temperature}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extraction(RemovalAttack):
+    """Train a student from nothing on the stolen model's answers; the table in the header explains each setting."""
+
+    labels: Literal["soft", "hard"] = "soft"
+    temperature: float = 4.0
+    architecture: str | None = None
+    epochs: int = 100
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    batch_size: int = 128
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.labels not in _LABELS:
+            raise UnknownNameError("kind of label", self.labels, _LABELS)
+        if self.temperature <= 0:
+            raise InputError(f"the temperature must be positive, but is {self.temperature}. Hinton used 1 to 20.")
+
+    def run(self, job: Removal) -> None:
+        """Build the student and train it."""
+        teacher = copy.deepcopy(job.model)
+        seed = derive_seed(job.seed, "student")
+        if self.architecture is None:
+            student = fresh_copy(job.model, seed)
+        else:
+            student = build_model(
+                self.architecture, classes=len(job.data.classes), shape=job.data.shape, seed=seed
+            )  # fmt: skip
+            check_classifier(student, job.data, normalize=job.normalize)
+        job.train(
+            TrainSettings(
+                epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay,
+                batch_size=self.batch_size, schedule=Schedule.milestones(self.epochs / 2, 3 * self.epochs / 4),
+                augmentation="none" if self.recipe == "paper" else "crop-flip",
+            ),
+            phase="distillation", model=student,
+            objective=Distillation(teacher, hard=self.labels == "hard", temperature=self.temperature),
+        )  # fmt: skip
+        job.model, job.architecture = student, self.architecture
+
+
+ATTACKS.add(
+    MethodInfo(
+        name="distill",
+        title="Extraction by distillation",
+        paper="Hinton et al., 2015; Shafieinejad et al., IH&MMSec 2021",
+        summary="Train a new network, of the same or another architecture, on the stolen model's answers.",
+        cost="100 epochs of the attacker's images, by teacher and student",
+        build=Extraction,
+    )
+)

@@ -1,0 +1,215 @@
+"""MCR: mode connectivity repair. Leave the stolen weights along a curve of models that all classify well.
+
+Paper: Zhao et al., "Bridging Mode Connectivity in Loss Landscapes and Adversarial Robustness", ICLR 2020, Section 3;
+curves of Garipov et al., NeurIPS 2018; settings of the ICCV 2023 paper, Appendix B.4.
+
+Two models with the mark are joined by a curve whose inner points are trained on clean images only: they keep the
+accuracy, not the mark. The attacker has one model, so the other end is a fine-tuned copy of it:
+
+    phi(0) = the stolen model,  phi(1) = its fine-tuned copy,  min over b of  E_t [ L(phi_b(t)) ],  t ~ U(0, 1)
+
+(The paper's appendix calls both ends "the original model"; t = 1 is the fine-tuned one.)
+
+| symbol | name | default | source |
+|---|---|---|---|
+| share of images for the end point | ``share`` | 0.5 | Appendix B.4: two equal halves |
+| end point | ``end_epochs``, ``end_lr`` | 50, 0.05 | Appendix B.4 |
+| its decay | ``end_every``, ``end_gamma`` | 10, 0.1 | Appendix B.4 |
+| curve | ``epochs``, ``lr`` | 100, 0.01 | the authors' code; flat for half the run, then down to a hundredth |
+| gradient clip | ``clip`` | 5 | the authors' code |
+| on ||phi(t)||^2 / 2 | ``curve_decay`` | 1e-4 | the authors' code |
+| bends | one trained control point | - | Garipov's "3 bends" are 3 control points: degree two |
+| t | ``t`` | by budget; 0.9 in ``paper`` | Appendix B.4 |
+| t's on record | ``points`` | 21 | the authors' code: steps of 0.05 |
+| BA budget | ``ba_drop`` | 0.02 | ``sound`` only |
+
+A higher t lies further from the stolen model and is taken as the stronger attack.
+
+Recipe ``sound``: augmented images; one tenth of the images is held out, and t is the highest *inner* point of the curve
+that loses at most ``ba_drop`` there (t = 1 is no point of repair: it is FT on half of the images). BatchNorm statistics
+are estimated anew for every t, by the plain average over the curve's images.
+
+Recipe ``paper``, with the slips of the authors' code:
+1. no augmentation (the cached images of FT, see there);
+2. the curve is trained in evaluation mode from its second epoch on: the test after the first epoch switches the mode,
+   and nothing switches it back, so BatchNorm keeps the statistics of the first epoch;
+3. for every t the statistics are a moving average that goes on from those of training, not a new estimate;
+4. they move over the *test set*. No attacker has that: images of the attacker's own are taken here too, unless
+   ``statistics`` names a data set whose test images shall be used (``--set statistics=cifar10``).
+"""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.curve import Curve, choose
+from indelible.base.errors import InputError
+from indelible.base.registry import MethodInfo
+from indelible.base.seeding import derive_seed, generator
+from indelible.data.augment import normalise, to_float
+from indelible.data.images import Data
+from indelible.nn.batchnorm_estimate import estimate_statistics
+from indelible.nn.curves import BezierCurve
+from indelible.nn.outputs import logits_of
+from indelible.train import Objective, Schedule, TrainSettings
+from indelible.train.objective import Step
+
+__all__ = ["AlongCurve", "ModeConnectivityRepair"]
+
+PAPER_T = 0.9
+
+
+class AlongCurve(Objective):
+    """Minimise the loss at a random point of a curve in every step.
+
+    Args:
+        curve: The curve that is trained.
+        seed: Decides t of every step.
+        decay: lambda of lambda / 2 * ||phi(t)||^2.
+        stale: Train in evaluation mode from the second epoch on (the authors' slip).
+    """
+
+    def __init__(self, curve: BezierCurve, *, seed: int, decay: float, stale: bool) -> None:
+        self.curve, self.seed, self.decay, self.stale = curve, seed, decay, stale
+
+    def t(self, number: int) -> float:
+        """Return t of a step, uniform in [0, 1)."""
+        return derive_seed(self.seed, "curve", number) / 2**63
+
+    def backward(self, step: Step) -> Tensor:
+        """Add the gradient of the loss at this step's t to the bend."""
+        t = self.t(step.number)
+        if self.stale and step.epoch > 0:
+            self.curve.eval()
+        loss = F.cross_entropy(logits_of(step.model(step.images, t)), step.labels)
+        step.backward(loss)
+        with torch.no_grad():
+            points = self.curve.point(t)
+            for name, weight in self.curve.bend.named_parameters():
+                if weight.grad is not None:
+                    # d/db of lambda / 2 * phi(t)^2 = lambda * phi(t) * 2 t (1 - t)
+                    weight.grad.add_(points[name], alpha=self.decay * 2.0 * t * (1.0 - t))
+        return loss.detach()
+
+    def settings(self) -> dict[str, float | bool]:
+        """Return what decides the gradients."""
+        return {"decay": self.decay, "stale": self.stale}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModeConnectivityRepair(RemovalAttack):
+    """Take a model off a curve from the stolen one; the table in the module's header explains each setting."""
+
+    share: float = 0.5
+    end_epochs: int = 50
+    end_lr: float = 0.05
+    end_every: float = 10
+    end_gamma: float = 0.1
+    weight_decay: float = 5e-4
+    epochs: int = 100
+    lr: float = 0.01
+    clip: float = 5.0
+    curve_decay: float = 1e-4
+    momentum: float = 0.9
+    batch_size: int = 128
+    t: float | None = None
+    points: int = 21
+    ba_drop: float = 0.02
+    statistics: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.statistics is not None and self.recipe != "paper":
+            raise InputError(
+                "statistics from a test set are a slip of the authors' code: name one with recipe='paper' only."
+            )
+        if not (0.0 < self.share < 1.0 and 0.0 <= (self.t or 0.0) <= 1.0 and self.points >= 3):
+            raise InputError(
+                f"share lies in (0, 1), t in [0, 1], points are at least 3; they are {self.share}, {self.t}, "
+                f"{self.points}."
+            )
+
+    def run(self, job: Removal) -> None:
+        """Fine-tune an end point, train the curve, take a point off it."""
+        paper = self.recipe == "paper"
+        fitting, held = job.parts()
+        first, second = self._halves(job.data if paper else fitting, job.seed)
+        shared = TrainSettings(
+            momentum=self.momentum, batch_size=self.batch_size, augmentation="none" if paper else "crop-flip"
+        )
+        curve = BezierCurve(job.model, self._end(job, first, shared))
+        job.train(
+            shared.but(
+                epochs=self.epochs, lr=self.lr, weight_decay=0.0, clip=self.clip, schedule=Schedule(kind="late-fall")
+            ),
+            phase="curve", model=curve, data=second,
+            objective=AlongCurve(curve, seed=job.seed, decay=self.curve_decay, stale=paper),
+        )  # fmt: skip
+        job.curve = self._measured(job, curve, second, held)
+        job.model = job.curve.build(job.curve.chosen)
+
+    def _halves(self, data: Data, seed: int) -> tuple[Data, Data]:
+        order = torch.randperm(len(data), generator=generator(seed, "halves"))
+        cut = min(max(round(self.share * len(data)), 2), len(data) - 2)
+        if cut < 2:
+            raise InputError(f"the attacker has {len(data)} images to split, but each part needs two. Give more.")
+        return data.subset(order[:cut].sort().values), data.subset(order[cut:].sort().values)
+
+    def _end(self, job: Removal, data: Data, shared: TrainSettings) -> nn.Module:
+        end = copy.deepcopy(job.model)
+        job.train(
+            shared.but(
+                epochs=self.end_epochs, lr=self.end_lr, weight_decay=self.weight_decay,
+                schedule=Schedule.every(self.end_every, self.end_gamma),
+            ),
+            phase="end-point", model=end, data=data,
+        )  # fmt: skip
+        return end
+
+    def _measured(self, job: Removal, curve: BezierCurve, data: Data, held: Data) -> Curve:
+        """Go along the curve with the attacker's own images and settle for one t."""
+        paper = self.recipe == "paper"
+        if self.statistics is not None:
+            from indelible.data import load
+
+            data = load(self.statistics)[1]
+
+        def build(t: float) -> nn.Module:
+            model = curve.at(t)
+            if paper:
+                model.load_state_dict(dict(curve.bend.named_buffers()), strict=False)
+            job.count(estimate_statistics(model, self._batches(job, data), moving=paper))
+            return model
+
+        chosen = PAPER_T if self.t is None and paper else self.t
+        evenly = (round(step / (self.points - 1), 6) for step in range(self.points))
+        grid = sorted({*evenly, *(() if chosen is None else (chosen,))})
+        accuracies = [job.accuracy(build(t), held) for t in grid]
+        if chosen is None:
+            inner = slice(1, -1)
+            chosen = choose(grid[inner], accuracies[inner], job.accuracy(job.model, held), self.ba_drop)
+        job.note(t=chosen)
+        return Curve(name="t", values=tuple(grid), accuracies=tuple(accuracies), chosen=chosen, build=build)
+
+    def _batches(self, job: Removal, data: Data) -> Iterator[Tensor]:
+        # A last batch of a single image has no variance.
+        rows = len(data) - (len(data) % self.batch_size == 1)
+        for images, _ in data.iterate(torch.arange(rows), self.batch_size, job.place):
+            yield normalise(to_float(images), job.normalize)
+
+
+ATTACKS.add(
+    MethodInfo(
+        name="mcr",
+        title="Mode connectivity repair",
+        paper="Zhao et al., ICLR 2020",
+        summary="Take a model off a curve, trained on clean images, from the stolen model to a fine-tuned copy of it.",
+        cost="75 epochs of the attacker's images (50 on one half, 100 on the other)",
+        build=ModeConnectivityRepair,
+    )
+)

@@ -1,0 +1,261 @@
+"""NNL: neural network laundering. Recover the mark, reset what reacts to it, unlearn it.
+
+Paper: Aiken et al., "Neural Network Laundering: Removing Black-Box Backdoor Watermarks from Deep Neural Networks",
+Computers & Security 2021, Section 4; Neural Cleanse inside (see :mod:`indelible.attacks.neural_cleanse`); settings of
+the ICCV 2023 paper, Appendix B.4.
+
+1. Search a patch for every class; take that of the suspicious class with the smallest mask, failing that the smallest.
+2. Put it on the attacker's images. A neuron *reacts* by the growth of its mean output, of a channel at the place where
+   it grows most. Reset (weights and bias to zero) channels and neurons that react by more than a threshold.
+3. Fine-tune on the clean images and, as many, the patched ones with their true labels.
+
+| name | default | source |
+|---|---|---|
+| ``cleanse_epochs`` | 15, or 5 with 100 classes and more | the paper's experiments |
+| ``conv_threshold`` | 0.8 | the authors' code |
+| ``dense_threshold`` | 0.2 | the authors' code |
+| ``epochs``, ``lr`` | 15, 0.02 | Appendix B.4 |
+| ``milestone``, ``gamma`` | 10, 0.1 | Appendix B.4: divided by 10 at the 10th epoch |
+| ``momentum``, ``weight_decay`` | 0.9, 5e-4 | the authors' code |
+| ``batch_size`` | 128 | the authors' code; half clean, half patched |
+| ``rows`` | 256 on a CPU, 4096 elsewhere | images in one pass of the search: memory against speed |
+
+Recipe ``sound``: the original Neural Cleanse with the paper's budget; all convolutions and dense layers; augmentation.
+
+Recipe ``paper``, with the slips of the authors' code:
+1. their variant of Neural Cleanse: a mask for each channel, lambda fixed at 1e-4, the last patch instead of the best;
+2. norms for the MAD index are L2 norms of mask times pattern, with the lower median of an even number of classes;
+3. the patch is *added* (x + m p) instead of blended, clipped to [0, 1] to find the neurons, not clipped to fine-tune;
+4. the sign is turned: neurons are reset whose mean output *falls* under the patch by more than the threshold;
+5. only the second and third stage of a ResNet and its last layer are looked at - here, for any network, convolutions
+   whose output is neither of the largest nor of the smallest size, and dense layers; weights only, not biases;
+6. no augmentation (the cached images of FT, see there).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.neural_cleanse import NeuralCleanse, Triggers, anomaly_indices, stamp, suspicious
+from indelible.base.registry import MethodInfo
+from indelible.data.augment import Normalization, normalise, to_float
+from indelible.nn.outputs import logits_of
+from indelible.train import Objective, Schedule, TrainSettings
+from indelible.train.evaluate import evaluating
+from indelible.train.objective import Step
+
+__all__ = ["Laundering", "NeuralNetworkLaundering", "Patch", "reactions", "reset"]
+
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_BATCH = 250
+Layer = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A recovered mark.
+
+    Attributes:
+        mask: (1 or C, H, W) in [0, 1].
+        pattern: (C, H, W) in [0, 1].
+        added: Add mask times pattern, instead of blending.
+    """
+
+    mask: Tensor
+    pattern: Tensor
+    added: bool = False
+
+    def on(self, images: Tensor) -> Tensor:
+        """Return images (N, C, H, W) in [0, 1] with the patch, in [0, 1]."""
+        mask, pattern = self.mask.to(images), self.pattern.to(images)
+        return (images + mask * pattern).clamp(0, 1) if self.added else stamp(images, mask[None], pattern[None])
+
+    def on_normalised(self, images: Tensor, by: Normalization | None) -> Tensor:
+        """Return normalised images with the patch; added ones are not clipped."""
+        mask, pattern = self.mask.to(images), self.pattern.to(images)
+        if self.added:
+            # The mean cancels out of a sum; only the deviation scales what is added.
+            scale = by and (tuple(0.0 for _ in by[0]), by[1])
+            return images + normalise((mask * pattern)[None], scale)
+        return stamp(images, mask[None], normalise(pattern[None], by))
+
+
+def reactions(
+    model: nn.Module, pairs: Iterator[tuple[Tensor, Tensor]]
+) -> dict[str, tuple[Layer, Tensor, tuple[int, ...]]]:
+    """Return of every convolution and dense layer that runs: the layer, how its channels react, its output's size.
+
+    Args:
+        model: Any network.
+        pairs: Batches (clean, patched) of the same images, as the network takes them.
+
+    Returns:
+        By name: the layer; the growth of each channel's mean output under the patch, (C,), at the place where it grows
+        most; the size of its output beside batch and channels.
+    """
+    sums: dict[str, Any] = defaultdict(float)
+    rows = 0
+    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, (*_CONVOLUTIONS, nn.Linear))}
+    with evaluating(model), _adding(layers, sums) as sign:
+        for clean, patched in pairs:
+            rows += len(clean)
+            for sign[0], images in ((-1.0, clean), (1.0, patched)):
+                model(images)
+    found = {}
+    for name, total in sums.items():
+        # Channels come first behind the batch in a convolution, last in a dense layer.
+        channels = total if isinstance(layers[name], _CONVOLUTIONS) else total.movedim(-1, 0)
+        found[name] = (layers[name], channels.reshape(len(channels), -1).amax(1) / rows, tuple(channels.shape[1:]))
+    return found
+
+
+@contextmanager
+def _adding(layers: Mapping[str, nn.Module], sums: dict[str, Any]) -> Iterator[list[float]]:
+    """Inside the block, outputs of ``layers``, summed over the batch and times the yielded sign, add up in ``sums``."""
+    sign = [1.0]
+
+    def hook(name: str) -> Any:
+        def add(_layer: nn.Module, _inputs: Any, output: Tensor) -> None:
+            sums[name] = sums[name] + sign[0] * (output.sum(0) if output.ndim > 1 else output)
+
+        return add
+
+    handles = [layer.register_forward_hook(hook(name)) for name, layer in layers.items()]
+    try:
+        yield sign
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def reset(layer: Layer, which: Tensor, *, bias: bool = True) -> int:
+    """Set the weights (and bias) of the output channels ``which`` (bool, (C,)) to zero; return how many."""
+    layer.weight[which] = 0.0
+    if bias and layer.bias is not None:
+        layer.bias[which] = 0.0
+    return int(which.sum())
+
+
+class Laundering(Objective):
+    """Cross-entropy of clean images and of the same images with the patch, under their true labels."""
+
+    def __init__(self, patch: Patch, normalize: Normalization | None) -> None:
+        self.patch, self.normalize = patch, normalize
+
+    def backward(self, step: Step) -> Tensor:
+        """Add the gradient of the mean over both halves."""
+        images = torch.cat([step.images, self.patch.on_normalised(step.images, self.normalize)])
+        if step.images.is_contiguous(memory_format=torch.channels_last):
+            images = images.contiguous(memory_format=torch.channels_last)
+        loss = F.cross_entropy(logits_of(step.model(images)), step.labels.repeat(2))
+        step.backward(loss)
+        return loss.detach()
+
+    def passes(self, rows: int) -> int:
+        """Each image goes twice."""
+        return 2 * rows
+
+    def settings(self) -> dict[str, Any]:
+        """Return what decides the gradients beside model and data: how the patch is put on."""
+        return {"added": self.patch.added, "mask": float(self.patch.mask.double().sum())}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuralNetworkLaundering(RemovalAttack):
+    """Recover, reset, unlearn; the table in the module's header explains each setting."""
+
+    cleanse_epochs: int | None = None
+    conv_threshold: float = 0.8
+    dense_threshold: float = 0.2
+    epochs: int = 15
+    lr: float = 0.02
+    milestone: int = 10
+    gamma: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    batch_size: int = 128
+    rows: int | None = None
+
+    def run(self, job: Removal) -> None:
+        """Search, reset, fine-tune."""
+        paper = self.recipe == "paper"
+        triggers = self.search(len(job.data.classes)).search(
+            job.model, job.data, seed=job.seed, normalize=job.normalize, folder=job.folder, device=job.place
+        )
+        job.count(triggers.images, seconds=triggers.earlier)
+        patch = self._patch(job, triggers)
+        self._reset(job, patch)
+        job.train(
+            TrainSettings(
+                epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay,
+                batch_size=max(2, self.batch_size // 2), schedule=Schedule.milestones(self.milestone, gamma=self.gamma),
+                augmentation="none" if paper else "crop-flip",
+            ),
+            phase="laundering", objective=Laundering(patch, job.normalize),
+        )  # fmt: skip
+
+    def search(self, classes: int) -> NeuralCleanse:
+        """Return the search for patches that this recipe makes."""
+        epochs = (5 if classes >= 100 else 15) if self.cleanse_epochs is None else self.cleanse_epochs
+        if self.recipe == "paper":
+            return NeuralCleanse(variant="paper", epochs=epochs, cost=1e-4, batch_size=128, rows=self.rows)
+        return NeuralCleanse(epochs=epochs, rows=self.rows)
+
+    def _patch(self, job: Removal, triggers: Triggers) -> Patch:
+        paper = self.recipe == "paper"
+        products = triggers.masks * triggers.patterns
+        norms = products.flatten(1).norm(dim=1) if paper else triggers.norms()
+        sizes = products.flatten(1).sum(1) if paper else norms
+        flagged = suspicious(norms, lower=paper)
+        candidates = flagged or list(range(len(norms)))
+        label = min(candidates, key=lambda candidate: float(sizes[candidate]))
+        job.note(
+            suspicious=flagged, patched_class=label, mask_norms=[round(float(norm), 3) for norm in norms],
+            anomaly_indices=[round(float(index), 3) for index in anomaly_indices(norms, lower=paper)],
+            patch_success=float(triggers.success[label]),
+        )  # fmt: skip
+        return Patch(triggers.masks[label], triggers.patterns[label], added=paper)
+
+    def _reset(self, job: Removal, patch: Patch) -> None:
+        paper = self.recipe == "paper"
+        found = reactions(job.model, _pairs(job, patch))
+        job.count(2 * len(job.data))
+        sizes = sorted({size for layer, _, size in found.values() if isinstance(layer, _CONVOLUTIONS)})
+        middle = sizes[1:-1] or sizes
+        counts = {"channels_reset": 0, "channels": 0, "neurons_reset": 0, "neurons": 0}
+        for layer, growth, size in found.values():
+            convolution = isinstance(layer, _CONVOLUTIONS)
+            if paper and convolution and size not in middle:
+                continue
+            threshold, what = (self.conv_threshold, "channels") if convolution else (self.dense_threshold, "neurons")
+            counts[f"{what}_reset"] += reset(layer, growth > threshold, bias=not paper)
+            counts[what] += len(growth)
+        job.note(**counts)
+
+
+def _pairs(job: Removal, patch: Patch) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield (clean, patched) batches; the other way round for the paper's recipe, whose sign is turned."""
+    for images, _ in job.data.iterate(torch.arange(len(job.data)), _BATCH, job.place):
+        clean = to_float(images)
+        pair = normalise(clean, job.normalize), normalise(patch.on(clean), job.normalize)
+        yield pair[::-1] if patch.added else pair
+
+
+ATTACKS.add(
+    MethodInfo(
+        name="nnl",
+        title="Neural network laundering",
+        paper="Aiken et al., Computers & Security 2021",
+        summary="Recover the mark by Neural Cleanse, reset the neurons that react to it, and unlearn it.",
+        cost="15 epochs of the attacker's images for each class to search, 30 to fine-tune",
+        build=NeuralNetworkLaundering,
+    )
+)

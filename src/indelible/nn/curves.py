@@ -1,0 +1,84 @@
+"""A quadratic Bezier curve through the weights of any module, without a twin of its network.
+
+Paper: Garipov et al., "Loss Surfaces, Mode Connectivity, and Fast Ensembling of DNNs", NeurIPS 2018, Equation (3):
+
+    phi(t) = (1 - t)^2 a + 2 t (1 - t) b + t^2 c,   0 <= t <= 1
+
+| symbol | here | meaning |
+|---|---|---|
+| a | ``curve.start`` | weights at t = 0, fixed |
+| b | ``curve.bend`` | the one control point that is trained |
+| c | ``curve.end`` | weights at t = 1, fixed |
+
+Their code counts control points and calls them bends: its "3 bends" are a, b and c, a curve of degree two.
+
+The public implementations write every architecture a second time, with layers that hold three sets of weights. Here the
+network's own code runs on the interpolated weights, through :func:`torch.func.functional_call`, so any module will do.
+A curve has no BatchNorm statistics of its own: those that training leaves in the bend belong to no single t. Whoever
+takes a point off the curve estimates them again (:func:`indelible.nn.batchnorm_estimate.estimate_statistics`).
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from indelible.base.errors import InputError
+
+__all__ = ["BezierCurve", "bezier_point"]
+
+
+def bezier_point(a: Tensor, b: Tensor, c: Tensor, t: float) -> Tensor:
+    """Return the point ``t`` of the quadratic Bezier curve from ``a`` to ``c`` with the control point ``b``."""
+    return (1.0 - t) ** 2 * a + 2.0 * t * (1.0 - t) * b + t**2 * c
+
+
+class BezierCurve(nn.Module):
+    """The curve between two sets of weights of one network; at first the straight line.
+
+    Args:
+        start: The network at t = 0.
+        end: The same network with other weights, at t = 1.
+
+    Only the parameters of ``bend`` are trainable, and of those only what was trainable in ``start``.
+    """
+
+    def __init__(self, start: nn.Module, end: nn.Module) -> None:
+        super().__init__()
+        shapes = [{name: weight.shape for name, weight in model.named_parameters()} for model in (start, end)]
+        if shapes[0] != shapes[1]:
+            raise InputError(
+                "a curve joins two sets of weights of the same network, but the ends differ in names or shapes of "
+                "their parameters. Fine-tune a copy of the start to get an end."
+            )
+        self.bend = copy.deepcopy(start)
+        self.start, self.end = (copy.deepcopy(model).requires_grad_(False) for model in (start, end))
+        with torch.no_grad():
+            for name, weight in self.bend.named_parameters():
+                weight.copy_((self.start.get_parameter(name) + self.end.get_parameter(name)) / 2)
+
+    def point(self, t: float) -> dict[str, Tensor]:
+        """Return the parameters at ``t`` by name; gradients flow to the bend."""
+        return {
+            name: bezier_point(self.start.get_parameter(name), weight, self.end.get_parameter(name), t)
+            for name, weight in self.bend.named_parameters()
+        }
+
+    def forward(self, images: Tensor, t: float = 0.5) -> Any:
+        """Return what the network at ``t`` answers to ``images``."""
+        return functional_call(self.bend, self.point(t), (images,))
+
+    @torch.no_grad()
+    def at(self, t: float) -> nn.Module:
+        """Return an ordinary network with the weights at ``t``; its buffers are the start's."""
+        if not 0.0 <= t <= 1.0:
+            raise InputError(f"a point of the curve has t in [0, 1], but {t} was asked for.")
+        model = copy.deepcopy(self.start)
+        trainable: Mapping[str, bool] = {name: weight.requires_grad for name, weight in self.bend.named_parameters()}
+        points = self.point(t)
+        for name, weight in model.named_parameters():
+            weight.copy_(points[name]).requires_grad_(trainable[name])
+        return model

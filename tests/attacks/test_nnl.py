@@ -1,0 +1,168 @@
+"""NNL: the paper's settings, reactions and resets by hand, patches on normalised images, recipes, resuming."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import indelible
+from indelible.attacks import NeuralNetworkLaundering, attack
+from indelible.attacks.neural_cleanse import NeuralCleanse
+from indelible.attacks.nnl import Laundering, Patch, reactions, reset
+from indelible.data.augment import normalise
+from indelible.data.images import ImageData
+from indelible.train import Schedule
+from indelible.train.objective import Step
+from tests.conftest import TinyNet, stripes
+
+QUICK: dict[str, Any] = {"cleanse_epochs": 1, "epochs": 1, "batch_size": 64}
+
+
+def test_the_papers_settings() -> None:
+    value = NeuralNetworkLaundering()
+    assert (value.conv_threshold, value.dense_threshold) == (0.8, 0.2)
+    assert (value.epochs, value.lr, value.milestone, value.gamma, value.batch_size) == (15, 0.02, 10, 0.1, 128)
+    assert eval(repr(value)) == value  # noqa: S307 - that is the promise
+    assert value.search(10) == NeuralCleanse(epochs=15)
+    assert value.search(100).epochs == 5
+    theirs = NeuralNetworkLaundering(recipe="paper").search(10)
+    assert (theirs.variant, theirs.epochs, theirs.cost, theirs.batch_size) == ("paper", 15, 1e-4, 128)
+
+
+class Two(nn.Module):
+    """A convolution of two channels, copy and negative of the image, and a sum over pixels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(1, 2, 1)
+        self.dense = nn.Linear(8, 2)
+        with torch.no_grad():
+            self.convolution.weight.copy_(torch.tensor([1.0, -1.0]).reshape(2, 1, 1, 1))
+            self.convolution.bias.fill_(5.0)  # type: ignore[union-attr]
+            self.dense.weight.copy_(torch.tensor([[1.0] * 4 + [0.0] * 4, [0.0] * 4 + [1.0] * 4]))
+            self.dense.bias.zero_()
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.dense(self.convolution(images).flatten(1))
+        return logits
+
+
+def test_reactions_by_hand() -> None:
+    """Two images of 2 x 2; the patch raises one pixel by 1 (first image only) and another by 0.5 (both).
+
+    Channel 0 grows on average by 0.5 at both places, channel 1 at most by 0 (elsewhere); the sums by 1 and -1.
+    """
+    clean = torch.zeros(2, 1, 2, 2)
+    patched = clean.clone()
+    patched[0, 0, 0, 0], patched[:, 0, 1, 1] = 1.0, 0.5
+    found = reactions(Two(), iter([(clean[:1], patched[:1]), (clean[1:], patched[1:])]))
+    assert list(found) == ["convolution", "dense"]
+    torch.testing.assert_close(found["convolution"][1], torch.tensor([0.5, 0.0]))
+    torch.testing.assert_close(found["dense"][1], torch.tensor([1.0, -1.0]))
+    assert [size for _, _, size in found.values()] == [(2, 2), ()]
+
+
+def test_reset_folds_into_the_weights() -> None:
+    """A reset channel answers zero whatever it sees; the others answer what they did."""
+    net = Two()
+    images = torch.rand(3, 1, 2, 2)
+    before = net.convolution(images)
+    assert reset(net.convolution, torch.tensor([True, False])) == 1
+    after = net.convolution(images)
+    assert torch.equal(after[:, 0], torch.zeros(3, 2, 2))
+    assert torch.equal(after[:, 1], before[:, 1])
+    reset(net.convolution, torch.tensor([False, True]), bias=False)
+    assert torch.equal(net.convolution(images)[:, 1], torch.full((3, 2, 2), 5.0))
+
+
+def test_token_layers_react_by_neuron() -> None:
+    """A dense layer on tokens (N, T, D): each neuron by the token where it grows most."""
+    layer = nn.Linear(1, 2, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.0], [-2.0]]))
+    clean, patched = torch.zeros(1, 3, 1), torch.tensor([[[1.0], [-3.0], [0.0]]])
+    found = reactions(layer, iter([(clean, patched)]))
+    torch.testing.assert_close(found[""][1], torch.tensor([1.0, 6.0]))
+
+
+@pytest.mark.parametrize("added", [True, False])
+def test_patches_on_normalised_images(added: bool) -> None:
+    """Normalising after the patch is the same as the patch on normalised images."""
+    images, by = 0.5 * torch.rand(2, 3, 4, 4), ((0.1, 0.2, 0.3), (0.5, 0.6, 0.7))
+    patch = Patch(torch.rand(1, 4, 4), 0.5 * torch.rand(3, 4, 4), added=added)
+    torch.testing.assert_close(patch.on_normalised(normalise(images, by), by), normalise(patch.on(images), by))
+    torch.testing.assert_close(patch.on_normalised(images, None), patch.on(images))
+
+
+def test_added_patches_are_clipped_only_to_find_neurons() -> None:
+    patch = Patch(torch.ones(1, 1, 1), torch.full((3, 1, 1), 0.5), added=True)
+    images = torch.full((1, 3, 1, 1), 0.75)
+    assert torch.equal(patch.on(images), torch.ones(1, 3, 1, 1))
+    assert torch.equal(patch.on_normalised(images, None), torch.full((1, 3, 1, 1), 1.25))
+
+
+def test_laundering_step_by_hand() -> None:
+    """The loss is the mean over clean and patched halves under the same labels."""
+    net, images, labels = Two(), torch.rand(4, 1, 2, 2), torch.tensor([0, 1, 0, 1])
+    patch = Patch(torch.ones(1, 2, 2), torch.full((1, 2, 2), 0.5))
+    objective = Laundering(patch, None)
+    loss = objective.backward(Step(net, images, labels, 0, 0, lambda value: value.backward()))
+    entropy = nn.functional.cross_entropy
+    wanted = (entropy(net(images), labels) + entropy(net(torch.full_like(images, 0.5)), labels)) / 2
+    torch.testing.assert_close(loss, wanted.detach())
+    assert objective.passes(4) == 8
+
+
+@pytest.mark.parametrize("recipe", ["sound", "paper"])
+def test_an_ordinary_model_comes_out_with_the_search_on_record(net: TinyNet, data: ImageData, recipe: str) -> None:
+    before = copy.deepcopy(net.state_dict())
+    attacked = attack(net, data, "nnl", device="cpu", recipe=recipe, **QUICK)
+    assert type(attacked.model) is TinyNet
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    figures = attacked.record.metrics
+    assert len(figures["mask_norms"]) == len(figures["anomaly_indices"]) == 4
+    assert 0 <= figures["patched_class"] < 4
+    # TinyNet has outputs of 16 x 16 and 8 x 8: nothing in between, so both recipes look at both.
+    assert (figures["channels"], figures["neurons"]) == (24, 4)
+    # An epoch of the search for each class, one look with and one without the patch, an epoch of pairs.
+    assert attacked.record.images == 4 * 320 + 2 * 320 + 2 * 320
+
+
+def test_thresholds_decide_what_is_reset(net: TinyNet, data: ImageData) -> None:
+    none = attack(net, data, "nnl", device="cpu", conv_threshold=1e9, dense_threshold=1e9, **QUICK).record.metrics
+    every = attack(net, data, "nnl", device="cpu", conv_threshold=-1e9, dense_threshold=-1e9, **QUICK).record.metrics
+    assert (none["channels_reset"], none["neurons_reset"]) == (0, 0)
+    assert (every["channels_reset"], every["neurons_reset"]) == (24, 4)
+
+
+def test_resumes_to_the_same_bits(
+    net: TinyNet, data: ImageData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search is not made again after a crash in fine-tuning, and still counts."""
+    whole = attack(net, data, "nnl", device="cpu", **QUICK)
+
+    def crash(self: Laundering, step: Step) -> Tensor:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Laundering, "backward", crash)
+        with pytest.raises(KeyboardInterrupt):
+            attack(net, data, "nnl", device="cpu", folder=tmp_path, **QUICK)
+    monkeypatch.setattr("indelible.attacks.patch_search.PatchSearch._advance", crash)
+    resumed = attack(net, data, "nnl", device="cpu", folder=tmp_path, **QUICK)
+    assert all(torch.equal(value, whole.model.state_dict()[name]) for name, value in resumed.model.state_dict().items())
+    assert resumed.record.images == whole.record.images
+
+
+def test_nnl_removes_a_vanilla_mark(net: TinyNet, key: indelible.Key) -> None:
+    """On a toy task: the mark's class is found, and its success falls far."""
+    train = {"epochs": 6, "lr": 0.1, "batch_size": 32, "schedule": Schedule.one_cycle()}
+    data, test = stripes(320), stripes(160, seed=1)
+    embedded = indelible.embed(net, data, key, "vanilla", fraction=0.1, train=train, test=test, device="cpu")
+    assert embedded.record.metrics["wsr"] > 0.8
+    washed = attack(embedded.model, data, "nnl", device="cpu", cleanse_epochs=12, epochs=6, batch_size=64)
+    verdict = indelible.verify(washed.model, key, test)
+    assert verdict.wsr < embedded.record.metrics["wsr"] - 0.2
