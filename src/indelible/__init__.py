@@ -9,7 +9,7 @@ verdict = indelible.verify(stolen.model, key, carriers=test_data)
 from indelible.attacks import Attacked, attack
 from indelible.base.errors import DamagedFileError, IndelibleError, InputError, StorageError, UnknownNameError
 from indelible.data import ImageData, Split, as_data, load
-from indelible.embed import APP, Embedded, embed
+from indelible.embed import APP, CW, EW, Embedded, embed
 from indelible.keys import Key
 from indelible.models import build_model
 from indelible.train import Schedule, TrainSettings
@@ -20,6 +20,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "APP",
+    "CW",
+    "EW",
     "Attacked",
     "DamagedFileError",
     "Embedded",

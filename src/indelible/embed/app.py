@@ -32,10 +32,10 @@ from torch.nn import functional as F
 
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.registry import MethodInfo
-from indelible.base.seeding import generator
-from indelible.data.augment import Augmentation, Normalization, augment, normalise, to_float
+from indelible.data.augment import Augmentation, Normalization
 from indelible.data.convert import as_data
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
+from indelible.embed.marked import MarkedBatches
 from indelible.embed.mixing import mix, watermark_count
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.clean_batchnorm import clean_statistics
@@ -85,26 +85,14 @@ class WatermarkPasses:
         self, model: nn.Module, method: "AdversarialPerturbation", samples: WatermarkSamples, *,
         augmentation: Augmentation = "crop-flip", normalize: Normalization | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
-        self.model, self.method, self.seed = model, method, seed
-        self._augmentation: Augmentation = augmentation
-        self._normalize = normalize
-        self._images, self._labels = samples.images, samples.labels
-
-    def batch(self, number: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Return B_w of step ``number``: images and labels, in the type and on the device of ``like``."""
-        self._images, self._labels = self._images.to(like.device), self._labels.to(like.device)
-        random = generator(self.seed, "watermark", number)
-        rounds = -(-self.method.rows // len(self._images))
-        order = torch.cat([torch.randperm(len(self._images), generator=random) for _ in range(rounds)])
-        at = order[: self.method.rows].to(like.device)
-        images = to_float(augment(self._images[at], self._augmentation, random))
-        return normalise(images, self._normalize).to(like.dtype), self._labels[at]
+        self.model, self.method = model, method
+        self.marked = MarkedBatches(samples, method.rows, augmentation=augmentation, normalize=normalize, seed=seed)
 
     def backward(self, images: Tensor, number: int) -> Tensor:
         """Add the watermark gradient of step ``number``, whose ordinary batch is ``images``; return its loss."""
         if number % self.method.every:
             return images.new_zeros(())
-        marked, labels = self.batch(number, images)
+        marked, labels = self.marked.batch(number, images)
         return self.add_gradient(images[: self.method.clean_rows], marked, labels)
 
     def add_gradient(self, clean: Tensor, marked: Tensor, labels: Tensor) -> Tensor:
