@@ -14,7 +14,7 @@ from indelible.keys import Key
 from indelible.models import build_model
 from indelible.train import Schedule, TrainSettings
 from indelible.train.run import Run
-from indelible.verify import Verdict, verify
+from indelible.verify import Certificate, Verdict, certify, verify
 
 __version__ = "0.1.0"
 
@@ -23,6 +23,7 @@ __all__ = [
     "CW",
     "EW",
     "Attacked",
+    "Certificate",
     "DamagedFileError",
     "Embedded",
     "ImageData",
@@ -39,6 +40,7 @@ __all__ = [
     "as_data",
     "attack",
     "build_model",
+    "certify",
     "embed",
     "load",
     "verify",

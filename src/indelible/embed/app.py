@@ -193,7 +193,7 @@ class AdversarialPerturbation(EmbeddingMethod):
     """APP as a value; the table in the module's header explains each setting."""
 
     # Few steps need a larger alpha than the paper's; smaller passes keep the price near twice plain training.
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"alpha": 0.05, "rows": 32, "clean_rows": 32}
+    cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "alpha": 0.05, "rows": 32, "clean_rows": 32}
 
     eps: float = 0.02
     alpha: float = 0.01

@@ -148,7 +148,7 @@ class CertifiedTraining(EmbeddingMethod):
     fraction: float = 0.01
     negatives: float = 0.0
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"draws": 4, "start_epoch": 1, "rows": 16, "together": 4}
+    cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "draws": 2, "start_epoch": 1, "rows": 16}
 
     def __post_init__(self) -> None:
         if min(self.levels, self.draws, self.images, self.rows, self.batches, self.together) < 1:

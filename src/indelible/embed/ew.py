@@ -12,9 +12,10 @@ the ICCV 2023 paper, Appendix B.1 and B.3:
 |---|---|---|---|
 | T | ``temperature`` | 2.0 | the original |
 | - | run's settings | 100 epochs, lr 0.1, x0.1 at 50 and 75 | Appendix B.3: pre-training |
-| - | ``epochs``, ``lr`` | 20, 0.1 | Appendix B.3: embedding |
+| - | ``epochs`` | 20 | Appendix B.3: embedding |
+| - | ``lr`` | None | Appendix B.3: None is the run's own rate, 0.1 in both phases |
 | - | ``milestones`` | 0.5, 0.75 | Appendix B.3: x0.1 at epochs 10 and 15, as shares of ``epochs`` |
-| - | ``leave`` | ``"plain"`` | the original: EW off, theta stays; ``"folded"`` (ours): EW(theta) stays |
+| - | ``leave`` | ``"auto"`` | ``"plain"``: EW off, theta stays (the original); ``"folded"``: EW(theta) stays (ours) |
 | - | ``refresh`` | True | ours: batches that re-estimate BatchNorm's statistics once EW is off (200 of them) |
 | |D_w| / |D| | ``fraction`` | 0.01 | Section 4.1 |
 | - | ``negatives`` | 0 | ours: share of images with a decoy's mark and their true label |
@@ -24,8 +25,10 @@ Weights: kernels and matrices of trainable layers that are no normalisation, fou
 
 With ``leave="plain"`` the function changes when EW goes: every layer's output grows by up to exp(T max|theta|), and the
 running statistics of BatchNorm, averaged under EW, no longer fit. ``refresh`` averages them anew over images of the
-embedding's set; without it (``refresh=False``, neither paper mentions one) accuracy may fall. ``"folded"`` keeps the
-function as it was trained and needs neither. A model that comes trained (``start="trained"``) skips pre-training.
+embedding's set; without it (neither paper mentions one) accuracy falls. A network without BatchNorm has nothing that
+takes the growth up, and loses the mark (docs/methods/ew.md has figures): ``"auto"`` is ``"plain"`` where there is
+BatchNorm, as in the paper's networks, and ``"folded"``, which keeps the function as it was trained, elsewhere. A model
+that comes trained (``start="trained"``) skips pre-training.
 """
 
 from collections.abc import Mapping
@@ -50,7 +53,8 @@ from indelible.train import CrossEntropy, Schedule, TrainSettings
 
 __all__ = ["EW", "ExponentialWeights"]
 
-_LEAVE = ("plain", "folded")
+Leave = Literal["auto", "plain", "folded"]
+_LEAVE = ("auto", "plain", "folded")
 _REFRESH_BATCHES = 200
 
 
@@ -60,19 +64,19 @@ class ExponentialWeights(EmbeddingMethod):
 
     temperature: float = 2.0
     epochs: int = 20
-    lr: float = 0.1
+    lr: float | None = None
     milestones: tuple[float, ...] = (0.5, 0.75)
-    leave: Literal["plain", "folded"] = "plain"
+    leave: Leave = "auto"
     refresh: bool = True
     fraction: float = 0.01
     negatives: float = 0.0
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 4, "lr": 0.05}
+    cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "epochs": 6}
 
     def __post_init__(self) -> None:
         if self.leave not in _LEAVE:
             raise UnknownNameError("meaning of leave", self.leave, _LEAVE)
-        if self.temperature < 0 or self.epochs < 1 or self.lr <= 0:
+        if self.temperature < 0 or self.epochs < 1 or (self.lr is not None and self.lr <= 0):
             raise InputError(
                 f"temperature must not be negative, epochs and lr must be positive, but they are {self.temperature}, "
                 f"{self.epochs} and {self.lr}."
@@ -82,7 +86,7 @@ class ExponentialWeights(EmbeddingMethod):
     def embedding_settings(self, settings: TrainSettings) -> TrainSettings:
         """Return how the embedding phase trains: the run's settings with this method's length, rate and schedule."""
         schedule = Schedule.milestones(*(share * self.epochs for share in self.milestones))
-        return settings.but(epochs=self.epochs, lr=self.lr, schedule=schedule)
+        return settings.but(epochs=self.epochs, lr=self.lr or settings.lr, schedule=schedule)
 
     def run(self, job: Embedding) -> None:
         """Train clean, then on the mixed set under EW, then take EW off."""
@@ -92,10 +96,18 @@ class ExponentialWeights(EmbeddingMethod):
             job.train(job.data, ordinary, None, phase="pre-training")
             settings = self.embedding_settings(settings)
         mixed, samples = mix(job.data, job.key, self.fraction, self.negatives)
-        with weighting(job.model, self.temperature, leave=self.leave):
+        leave = what_stays(job.model, self.leave)
+        with weighting(job.model, self.temperature, leave=leave):
             job.train(mixed, ordinary, samples, settings=settings, phase="embedding")
-        if self.leave == "plain" and self.refresh:
+        if leave == "plain" and self.refresh:
             refresh_statistics(job.model, mixed, settings, job.seed)
+
+
+def what_stays(model: nn.Module, leave: Leave) -> Literal["plain", "folded"]:
+    """Return what ``leave`` means for ``model``: ``"auto"`` is plain where there is BatchNorm, and folded elsewhere."""
+    if leave == "auto":
+        return "plain" if batch_norms(model) else "folded"
+    return leave
 
 
 def refresh_statistics(model: nn.Module, data: Data, settings: TrainSettings, seed: int) -> None:
@@ -123,9 +135,10 @@ class EW:
     Args:
         model: Any classifier, trained on clean images already.
         temperature: T.
-        leave: What stays behind: ``"plain"`` theta (as the paper) or ``"folded"`` EW(theta).
+        leave: What stays behind: ``"plain"`` theta (the original), ``"folded"`` EW(theta), or ``"auto"`` as above.
 
-    Build the optimiser before or inside the block: parameters are the same objects throughout.
+    After ``"plain"``, pass some training images inside :func:`indelible.nn.statistics.reestimating`. Build the
+    optimiser before or inside the block: parameters are the same objects throughout.
 
     Example:
         >>> with indelible.EW(model):  # doctest: +SKIP
@@ -135,15 +148,14 @@ class EW:
         ...         optimizer.step()
     """
 
-    def __init__(
-        self, model: nn.Module, temperature: float = 2.0, *, leave: Literal["plain", "folded"] = "plain"
-    ) -> None:
+    def __init__(self, model: nn.Module, temperature: float = 2.0, *, leave: Leave = "auto") -> None:
         self.model = model
         self.method = ExponentialWeights(temperature=temperature, leave=leave)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(weighting(self.model, self.method.temperature, leave=self.method.leave))
+        leave = what_stays(self.model, self.method.leave)
+        self._stack.enter_context(weighting(self.model, self.method.temperature, leave=leave))
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -5,6 +5,7 @@ the vectorised path (``torch.func``) gives the same numbers up to rounding. Whic
 rows and the device: docs/methods/cw.md has measurements.
 """
 
+import warnings
 from collections.abc import Sequence
 
 import torch
@@ -68,8 +69,10 @@ def _at_once(
         swapped = {name: changed[index] for name, index in places.items()}
         return F.cross_entropy(logits_of(functional_call(model, swapped, (images,), tie_weights=False)), labels)
 
-    # vmap has no rule for the fused attention kernels; the plain one is made of operations that it has rules for.
-    with sdpa_kernel(SDPBackend.MATH):
+    # vmap has no rule for the fused attention kernels; the plain one is made of operations that it has rules for. For
+    # some others (pooling in channels_last) it falls back to a loop and says so: the caller chose the path already.
+    with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
         gradients, losses = vmap(grad_and_value(loss), randomness="different")(moved)
     for weight, gradient in zip(weights, gradients, strict=True):
         own = gradient.sum(0) * scale

@@ -3,8 +3,8 @@
 ``paper``: Section 4.1 - 100 epochs of SGD at 0.1, times 0.1 at epochs 50 and 75. On two CPU cores ResNet-18 would take
 days; it is meant for a GPU.
 
-``cpu``: 12 epochs of one cycle at a higher peak rate, for the small ResNets. Methods that depend on the number of steps
-scale themselves (:attr:`~indelible.embed.base.EmbeddingMethod.cpu_settings`).
+``cpu``: 12 epochs of one cycle in batches of 64, for the small ResNets on some thousand images. Methods that depend on
+the number of steps scale themselves (:attr:`~indelible.embed.base.EmbeddingMethod.cpu_settings`).
 
 Each has a short form for a model that is trained already (``start="trained"``): a fifth of the epochs, one cycle that
 peaks at a fifth of the rate. docs/protect-trained.md shows how short it can be.
@@ -60,7 +60,7 @@ PRESETS.add(
     Preset(
         "cpu",
         "a one-cycle run for small networks on a few cores",
-        TrainSettings(epochs=12, lr=0.2, schedule=Schedule.one_cycle(), evaluate_every=4),
-        TrainSettings(epochs=3, lr=0.04, schedule=Schedule.one_cycle(), evaluate_every=1),
+        TrainSettings(epochs=12, batch_size=64, schedule=Schedule.one_cycle(), evaluate_every=4),
+        TrainSettings(epochs=3, batch_size=64, lr=0.02, schedule=Schedule.one_cycle(), evaluate_every=1),
     )
 )
