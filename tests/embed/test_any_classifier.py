@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from tests.conftest import TinyNet, stripes
-from tests.settings import SETTINGS
 from torch import Tensor, nn
 
 import indelible
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.embed import Embedded
 from indelible.keys.key import Key
+from tests.conftest import TinyNet, stripes
+from tests.settings import SETTINGS
 
 TRAIN = {"epochs": 2, "batch_size": 32, "lr": 0.05}
 

@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from tests.conftest import TinyNet, stripes
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -15,6 +14,7 @@ from indelible.data.images import ImageData
 from indelible.embed.cw import CertifiedTraining, NoisyPasses, levels_at
 from indelible.keys.key import Key
 from indelible.nn.weight_noise import gaussian, trainable
+from tests.conftest import TinyNet, stripes
 
 
 @pytest.mark.parametrize(("steps", "levels", "batches"), [(10, 3, 1), (5, 21, 1), (7, 3, 4), (1, 21, 2), (313, 21, 1)])

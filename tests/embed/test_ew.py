@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.conftest import TinyNet, stripes
-from tests.settings import GroupNormNet
 from torch import nn
 from torch.nn import functional as F
 
@@ -15,6 +13,8 @@ from indelible.data.images import ImageData
 from indelible.embed.ew import ExponentialWeights, refresh_statistics, what_stays
 from indelible.keys.key import Key
 from indelible.train import Schedule, TrainSettings
+from tests.conftest import TinyNet, stripes
+from tests.settings import GroupNormNet
 
 
 def test_the_papers_embedding_phase() -> None:

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.conftest import stripes
-from tests.settings import FRACTION, NETS, SETTINGS, TRAIN, VARIANTS, build
 from torch import Tensor, nn
 
 import indelible
@@ -17,6 +15,8 @@ from indelible.keys.key import Key
 from indelible.nn.layers import check_finite
 from indelible.train.history import TIME_FIELDS
 from indelible.train.objective import CrossEntropy, Step
+from tests.conftest import stripes
+from tests.settings import FRACTION, NETS, SETTINGS, TRAIN, VARIANTS, build
 
 
 def run(net: str, key: Key, method: str, settings: Mapping[str, Any], **more: Any) -> Embedded:

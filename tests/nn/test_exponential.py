@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from tests.conftest import TinyNet
 from torch import Tensor, nn
 
 from indelible.base.errors import InputError
 from indelible.nn.exponential import exponential_weights, weighted_tensors, weighting
+from tests.conftest import TinyNet
 
 
 def naive(theta: Tensor, temperature: float) -> Tensor:

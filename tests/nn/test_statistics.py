@@ -3,10 +3,10 @@
 import copy
 
 import torch
-from tests.conftest import TinyNet
 from torch import nn
 
 from indelible.nn.statistics import frozen_batch_norms, kept_frozen, reestimating, untracked
+from tests.conftest import TinyNet
 
 
 def test_untracked_passes_change_nothing(net: TinyNet) -> None:

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tests.conftest import TinyNet
-from tests.settings import GroupNormNet, vit
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.base.seeding import generator
 from indelible.nn.weight_noise import add_noisy_gradient, gaussian, trainable
+from tests.conftest import TinyNet
+from tests.settings import GroupNormNet, vit
 
 
 def draws_for(net: nn.Module, count: int, sigma: float = 0.1) -> list[list[Tensor]]:

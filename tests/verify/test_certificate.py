@@ -13,7 +13,6 @@ from statistics import NormalDist
 import pytest
 import torch
 from scipy.stats import binom
-from tests.conftest import MarkReader, TinyNet, stripes
 from torch import Tensor, nn
 
 import indelible
@@ -21,6 +20,7 @@ from indelible.base.errors import InputError
 from indelible.keys.content import ContentMark
 from indelible.keys.key import Key
 from indelible.verify.certificate import certified_radius, certified_rate, noisy_rates
+from tests.conftest import MarkReader, TinyNet, stripes
 
 SIGMA, DRAWS = 0.5, 1000
 

@@ -23,6 +23,7 @@ trained by the watermark passes; layers are found by type. Weights are restored 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -32,10 +33,10 @@ from torch.nn import functional as F
 
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.registry import MethodInfo
-from indelible.data.augment import Augmentation, Normalization
+from indelible.base.seeding import generator
+from indelible.data.augment import Augmentation, Normalization, augment, normalise, to_float
 from indelible.data.convert import as_data
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
-from indelible.embed.marked import MarkedBatches
 from indelible.embed.mixing import mix, watermark_count
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.clean_batchnorm import clean_statistics
@@ -85,30 +86,47 @@ class WatermarkPasses:
         self, model: nn.Module, method: "AdversarialPerturbation", samples: WatermarkSamples, *,
         augmentation: Augmentation = "crop-flip", normalize: Normalization | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
-        self.model, self.method = model, method
-        self.marked = MarkedBatches(samples, method.rows, augmentation=augmentation, normalize=normalize, seed=seed)
+        self.model, self.method, self.seed = model, method, seed
+        self._augmentation: Augmentation = augmentation
+        self._normalize = normalize
+        self._images, self._labels = samples.images, samples.labels
+
+    def batch(self, number: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return B_w of step ``number``: images and labels, in the type and on the device of ``like``."""
+        self._images, self._labels = self._images.to(like.device), self._labels.to(like.device)
+        random = generator(self.seed, "watermark", number)
+        rounds = -(-self.method.rows // len(self._images))
+        order = torch.cat([torch.randperm(len(self._images), generator=random) for _ in range(rounds)])
+        at = order[: self.method.rows].to(like.device)
+        images = to_float(augment(self._images[at], self._augmentation, random))
+        return normalise(images, self._normalize).to(like.dtype), self._labels[at]
 
     def backward(self, images: Tensor, number: int) -> Tensor:
         """Add the watermark gradient of step ``number``, whose ordinary batch is ``images``; return its loss."""
         if number % self.method.every:
             return images.new_zeros(())
-        marked, labels = self.marked.batch(number, images)
+        marked, labels = self.batch(number, images)
         return self.add_gradient(images[: self.method.clean_rows], marked, labels)
 
     def add_gradient(self, clean: Tensor, marked: Tensor, labels: Tensor) -> Tensor:
         """Lines 6 and 7 of Algorithm 1: find delta, add the gradient at theta + delta, restore theta."""
         method, weights = self.method, perturbable_parameters(self.model)
-        delta: Sequence[Tensor] = [torch.zeros_like(weight) for weight in weights]
+        scope: AbstractContextManager[None] = nullcontext()
         with same_randomness(self.model) as rewind:
             if method.eps > 0:
-                ascent = watermark_loss(self.model, clean, marked, labels, method.clean_bn)
-                gradients = torch.autograd.grad(ascent, weights, materialize_grads=True)
-                delta = adversarial_delta(weights, gradients, method.eps, method.norm)
+                # Handed over and let go of: the second pass must find no copy of the weights but the one to restore.
+                scope = perturbed(weights, self._delta(weights, clean, marked, labels))
                 rewind()
-            with perturbed(weights, delta):
+            with scope:
                 loss = watermark_loss(self.model, clean, marked, labels, method.clean_bn)
                 (method.alpha * method.every * loss).backward()
         return loss.detach()
+
+    def _delta(self, weights: Sequence[Tensor], clean: Tensor, marked: Tensor, labels: Tensor) -> list[Tensor]:
+        """Line 6: the ascent pass at theta, and delta from its gradient."""
+        ascent = watermark_loss(self.model, clean, marked, labels, self.method.clean_bn)
+        gradients = torch.autograd.grad(ascent, weights, materialize_grads=True)
+        return adversarial_delta(weights, gradients, self.method.eps, self.method.norm)
 
 
 class APP:
