@@ -69,6 +69,7 @@ class Tied(nn.Module):
 def test_tied_parameters_stay_tied(key: Key, method: str) -> None:
     net = Tied()
     embedded = run(net, key, method).model
+    assert isinstance(embedded, Tied)
     assert embedded.first.weight is embedded.second.weight
     assert list(embedded.state_dict()) == list(net.state_dict())
     assert not torch.equal(embedded.state_dict()["first.weight"], net.state_dict()["first.weight"])

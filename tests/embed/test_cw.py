@@ -1,6 +1,7 @@
 """CW: which level comes when, the gradient of an epoch against a straight transcription, its cost."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -64,7 +65,7 @@ def test_an_epoch_equals_the_transcription(net: TinyNet, data: ImageData, key: K
 
 def test_own_loop_and_its_state(net: TinyNet, key: Key) -> None:
     data = stripes(64)
-    settings = {"levels": 2, "draws": 2, "start_epoch": 0, "rows": 4, "fraction": 0.2}
+    settings: dict[str, Any] = {"levels": 2, "draws": 2, "start_epoch": 0, "rows": 4, "fraction": 0.2}
     images = data.images[:8].float() / 255
 
     def gradients(calls: int, skip: int) -> list[Tensor]:

@@ -62,7 +62,7 @@ def test_refreshed_statistics_fit_the_weights(net: TinyNet, data: ImageData) -> 
     assert layer.running_var is not None
     mean, variance = layer.running_mean.clone(), layer.running_var.clone()
     with torch.no_grad():
-        net.features[0].weight.mul_(10)  # type: ignore[union-attr, operator]
+        net.features[0].weight.mul_(10)  # type: ignore[operator]
     refresh_statistics(net, data, settings, seed=0)
     torch.testing.assert_close(layer.running_mean, 10 * mean)
     torch.testing.assert_close(layer.running_var, 100 * variance)

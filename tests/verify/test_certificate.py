@@ -99,4 +99,4 @@ def test_the_certificate_of_a_network(net: TinyNet, key: Key) -> None:
 def test_refusals(net: TinyNet, key: Key) -> None:
     for wrong in ({"draws": 0}, {"sigma": 0.0}, {"confidence": 1.0}, {"threshold": 0.0}):
         with pytest.raises(InputError):
-            indelible.certify(net, key, stripes(40), **wrong)  # type: ignore[arg-type]
+            indelible.certify(net, key, stripes(40), **wrong)
