@@ -9,18 +9,21 @@ verdict = indelible.verify(stolen.model, key, carriers=test_data)
 from indelible.attacks import Attacked, attack
 from indelible.base.errors import DamagedFileError, IndelibleError, InputError, StorageError, UnknownNameError
 from indelible.data import ImageData, Split, as_data, load
-from indelible.embed import APP, Embedded, embed
+from indelible.embed import APP, CW, EW, Embedded, embed
 from indelible.keys import Key
 from indelible.models import build_model
 from indelible.train import Schedule, TrainSettings
 from indelible.train.run import Run
-from indelible.verify import Verdict, verify
+from indelible.verify import Certificate, Verdict, certify, verify
 
 __version__ = "0.1.0"
 
 __all__ = [
     "APP",
+    "CW",
+    "EW",
     "Attacked",
+    "Certificate",
     "DamagedFileError",
     "Embedded",
     "ImageData",
@@ -37,6 +40,7 @@ __all__ = [
     "as_data",
     "attack",
     "build_model",
+    "certify",
     "embed",
     "load",
     "verify",

@@ -110,6 +110,23 @@ def test_verdicts_and_exit_codes(
     assert run(capsys, "verify", out, "--key", tmp_path / "other", code=1).startswith("NOT SHOWN")
 
 
+@pytest.mark.parametrize("of", ["run", "file"])
+def test_protecting_a_trained_model_and_its_certificate(
+    capsys: pytest.CaptureFixture[str], data: Path, embedded: Path, tmp_path: Path, of: str
+) -> None:
+    weights = embedded if of == "run" else embedded / "model.safetensors"
+    words = ["--model", "tests.conftest:TinyNet"] if of == "file" else []
+    found = document(
+        capsys, "embed", "--data", data, "--start", "trained", "--weights", weights, *words, "--out", tmp_path / "own",
+        "--method", "vanilla", "--device", "cpu", "--train", "epochs=1", "--threads", "1",
+    )  # fmt: skip
+    assert found["settings"]["start"] == "trained"
+    assert found["inputs"]["model_digest"] == Run.load(embedded).record.metrics["model_digest"]
+    assert found["metrics"]["ba_before"] == Run.load(embedded).record.metrics["ba"]
+    main(["verify", str(embedded), "--certificate", "--sigma", "0.05", "--draws", "5", "--quiet"])
+    assert "CERTIFICATE at sigma 0.05, 5 draws" in capsys.readouterr().out
+
+
 def test_an_attack_uses_only_the_attackers_images(embedded: Path) -> None:
     saved = Run.load(embedded)
     owner, attacker, test = saved.images()
@@ -194,6 +211,9 @@ class TestBadInput:
             (["embed", "--out", "x", "--device", "tpu"], "cuda"),
             (["embed", "--out", "x", "--threads", "0"], "positive"),
             (["embed", "--out", "x", "--attacker", "1.5"], "0.2"),
+            (["embed", "--out", "x", "--start", "trained"], "belong together"),
+            (["embed", "--out", "x", "--start", "half"], "scratch, trained"),
+            (["embed", "--out", "x", "--start", "trained", "--weights", "nowhere.safetensors"], "does not exist"),
             (["attack"], "name the run"),
             (["attack", "nowhere"], "there is no run nowhere"),
             (["verify", "nowhere"], "there is no run nowhere"),

@@ -6,7 +6,7 @@ from typing import Any
 from indelible.report.format import equation, percent
 from indelible.train.run import Run
 
-__all__ = ["describe_run", "describe_verdict"]
+__all__ = ["describe_certificate", "describe_run", "describe_verdict"]
 
 
 def describe_run(run: Run) -> str:
@@ -14,7 +14,12 @@ def describe_run(run: Run) -> str:
     record, metrics = run.record, run.record.metrics
     rates = [
         f"{title} {percent(metrics[name])} %"
-        for name, title in (("ba", "BA"), ("wsr", "WSR"), ("wsr_embedded", "WSR on embedded samples"))
+        for name, title in (
+            ("ba_before", "BA before"),
+            ("ba", "BA"),
+            ("wsr", "WSR"),
+            ("wsr_embedded", "WSR on embedded samples"),
+        )
         if metrics.get(name) is not None
     ]
     cost = f"{record.images} image passes in {record.seconds:.0f} s"
@@ -32,4 +37,14 @@ def describe_verdict(verdict: Mapping[str, Any]) -> str:
     return (
         f"{word} at alpha {verdict['alpha']:g}: {ba}WSR {percent(verdict['wsr'])} %, "
         f"{equation(verdict['p_value'])}, {verdict['queries']} queries\n{verdict['sentence']}"
+    )
+
+
+def describe_certificate(certificate: Mapping[str, Any]) -> str:
+    """Describe a certificate: the smoothed WSR, and how far the weights may be moved."""
+    return (
+        f"CERTIFICATE at sigma {certificate['sigma']:g}, {certificate['draws']} draws, confidence "
+        f"{certificate['confidence']:g}: smoothed WSR {percent(certificate['smoothed_wsr'])} %; it stays at least "
+        f"{percent(certificate['threshold'])} % for any change of the parameters within {certificate['radius']:.3g} "
+        "in the l2 norm"
     )

@@ -18,6 +18,8 @@ EXAMPLES = [
     "indelible embed --data cifar10 --model resnet-18 --preset paper --out runs/cifar",
     "indelible embed --data cifar10 --model mypackage.nets:build --method vanilla --kind noise --out runs/own",
     "indelible embed --set eps=0.01 --set alpha=0.05 --train epochs=30 --out runs/other",
+    "indelible embed --start trained --weights runs/plain --out runs/protected",
+    "indelible embed --start trained --weights net.safetensors --model resnet-18 --data cifar10 --out runs/protected",
     "indelible embed --out runs/app          # again, after a crash: goes on where it was",
 ]
 
@@ -29,9 +31,15 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--list", action="store_true", help="list the methods with paper, cost and defaults")
     command.add_argument("--out", type=Path, help="folder of the run")
     command.add_argument("--data", default="fashion-mini", help="data set or path (default: fashion-mini)")
-    command.add_argument("--model", default="resnet-mini", help="network, or package.module:function (resnet-mini)")
+    command.add_argument(
+        "--model", help="network or package.module:function (default: that of --weights, or resnet-mini)"
+    )
     command.add_argument("--method", default="app", help="embedding method (default: app)")
     command.add_argument("--preset", default="cpu", help="paper or cpu (default: cpu)")
+    command.add_argument(
+        "--start", default="scratch", help="scratch or trained: a short, gentle run (default: scratch)"
+    )
+    command.add_argument("--weights", type=Path, metavar="FILE|RUN", help="safetensors or run of the trained model")
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method")
     command.add_argument("--train", action="append", default=[], metavar="NAME=VALUE", help="a setting of the training")
     command.add_argument("--attacker", type=float, default=0.2, help="share of images kept for attacks (default: 0.2)")
@@ -53,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     from indelible.data import Split, load
     from indelible.embed import embed
     from indelible.train.devices import pinned_threads
-    from indelible.train.run import Architecture, Run
+    from indelible.train.run import Architecture, Run, load_weights
 
     if arguments.out is None:
         raise InputError("name the folder of the run: --out runs/app")
@@ -61,13 +69,20 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"{arguments.out} holds a finished run already. Choose another folder, or delete it.")
     train, test = load(arguments.data)
     split = Split.draw(len(train), attacker=arguments.attacker, seed=arguments.seed)
-    architecture = Architecture(name=arguments.model, classes=len(train.classes), shape=train.shape)
+    name = arguments.model or _network_of(arguments.weights) or "resnet-mini"
+    architecture = Architecture(name=name, classes=len(train.classes), shape=train.shape)
+    model = architecture.build(arguments.seed)
+    if (arguments.start == "trained") != (arguments.weights is not None):
+        raise InputError("--start trained and --weights FILE or RUN belong together. Give both, or neither.")
+    if arguments.weights is not None:
+        is_run = arguments.weights.is_dir()
+        load_weights(model, arguments.weights / "model.safetensors" if is_run else arguments.weights)
     key = _key(arguments, len(train.classes), train.shape)
     with pinned_threads(arguments.threads):
         embedded = embed(
-            architecture.build(arguments.seed), train.subset(split.owner), key, arguments.method,
-            preset=arguments.preset, train=assignments(arguments.train), seed=arguments.seed, test=test,
-            folder=arguments.out, device=arguments.device, **assignments(arguments.set),
+            model, train.subset(split.owner), key, arguments.method, preset=arguments.preset, start=arguments.start,
+            train=assignments(arguments.train), seed=arguments.seed, test=test, folder=arguments.out,
+            device=arguments.device, **assignments(arguments.set),
         )  # fmt: skip
     done = Run.save(
         arguments.out, model=embedded.model, record=embedded.record, architecture=architecture, data=arguments.data,
@@ -75,6 +90,13 @@ def run(arguments: argparse.Namespace) -> int:
     )  # fmt: skip
     emit(arguments, embedded.record.to_json(), describe_run(done))
     return 0
+
+
+def _network_of(weights: Path | None) -> str | None:
+    """Return the network of a run that weights are taken from; None for a file."""
+    from indelible.train.run import Run
+
+    return None if weights is None or not weights.is_dir() else Run.load(weights).architecture.name
 
 
 def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int]) -> "Key":

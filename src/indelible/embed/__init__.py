@@ -2,6 +2,20 @@
 
 from indelible.embed.app import APP, AdversarialPerturbation
 from indelible.embed.base import EMBEDDINGS, Embedded, EmbeddingMethod, embed
+from indelible.embed.cw import CW, CertifiedTraining
+from indelible.embed.ew import EW, ExponentialWeights
 from indelible.embed.vanilla import Vanilla
 
-__all__ = ["APP", "EMBEDDINGS", "AdversarialPerturbation", "Embedded", "EmbeddingMethod", "Vanilla", "embed"]
+__all__ = [
+    "APP",
+    "CW",
+    "EMBEDDINGS",
+    "EW",
+    "AdversarialPerturbation",
+    "CertifiedTraining",
+    "Embedded",
+    "EmbeddingMethod",
+    "ExponentialWeights",
+    "Vanilla",
+    "embed",
+]

@@ -23,6 +23,7 @@ trained by the watermark passes; layers are found by type. Weights are restored 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -110,17 +111,22 @@ class WatermarkPasses:
     def add_gradient(self, clean: Tensor, marked: Tensor, labels: Tensor) -> Tensor:
         """Lines 6 and 7 of Algorithm 1: find delta, add the gradient at theta + delta, restore theta."""
         method, weights = self.method, perturbable_parameters(self.model)
-        delta: Sequence[Tensor] = [torch.zeros_like(weight) for weight in weights]
+        scope: AbstractContextManager[None] = nullcontext()
         with same_randomness(self.model) as rewind:
             if method.eps > 0:
-                ascent = watermark_loss(self.model, clean, marked, labels, method.clean_bn)
-                gradients = torch.autograd.grad(ascent, weights, materialize_grads=True)
-                delta = adversarial_delta(weights, gradients, method.eps, method.norm)
+                # Handed over and let go of: the second pass must find no copy of the weights but the one to restore.
+                scope = perturbed(weights, self._delta(weights, clean, marked, labels))
                 rewind()
-            with perturbed(weights, delta):
+            with scope:
                 loss = watermark_loss(self.model, clean, marked, labels, method.clean_bn)
                 (method.alpha * method.every * loss).backward()
         return loss.detach()
+
+    def _delta(self, weights: Sequence[Tensor], clean: Tensor, marked: Tensor, labels: Tensor) -> list[Tensor]:
+        """Line 6: the ascent pass at theta, and delta from its gradient."""
+        ascent = watermark_loss(self.model, clean, marked, labels, self.method.clean_bn)
+        gradients = torch.autograd.grad(ascent, weights, materialize_grads=True)
+        return adversarial_delta(weights, gradients, self.method.eps, self.method.norm)
 
 
 class APP:
@@ -205,7 +211,7 @@ class AdversarialPerturbation(EmbeddingMethod):
     """APP as a value; the table in the module's header explains each setting."""
 
     # Few steps need a larger alpha than the paper's; smaller passes keep the price near twice plain training.
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"alpha": 0.05, "rows": 32, "clean_rows": 32}
+    cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "alpha": 0.05, "rows": 32, "clean_rows": 32}
 
     eps: float = 0.02
     alpha: float = 0.01

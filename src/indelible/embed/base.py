@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from torch import nn
 
+from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
 from indelible.base.records import Record, hardware
@@ -21,9 +23,11 @@ from indelible.data.convert import as_data
 from indelible.data.images import Data
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.layers import check_finite
+from indelible.nn.statistics import kept_frozen
 from indelible.train import Fitted, Objective, TrainSettings, fit
 from indelible.train.evaluate import accuracy, check_classifier, hit_rate
-from indelible.train.presets import PRESETS
+from indelible.train.presets import PRESETS, Start
+from indelible.train.settings import Precision
 
 __all__ = ["EMBEDDINGS", "Embedded", "Embedding", "EmbeddingMethod", "embed"]
 
@@ -67,6 +71,7 @@ class Embedding:
         key: The owner's key.
         settings: How to train.
         seed: The run's seed.
+        start: ``"scratch"``, or ``"trained"`` when the model comes trained.
         test: Images for evaluation only, or None.
         folder: Where to keep checkpoints and history, or None.
         device: Where to train.
@@ -77,6 +82,7 @@ class Embedding:
     key: Key
     settings: TrainSettings
     seed: int
+    start: Start = "scratch"
     test: Data | None = None
     folder: Path | None = None
     device: str = "auto"
@@ -129,6 +135,7 @@ def embed(
     method: str | EmbeddingMethod = "app",
     *,
     preset: str = "paper",
+    start: Start = "scratch",
     train: TrainSettings | Mapping[str, Any] | None = None,
     seed: int = 0,
     test: Any = None,
@@ -144,6 +151,7 @@ def embed(
         key: The owner's key.
         method: A registered name (``indelible embed --list``) or a method value.
         preset: ``"paper"`` (100 epochs, a GPU job) or ``"cpu"``.
+        start: ``"trained"`` protects a model that is trained already: the preset's short form, at a low rate.
         train: Training settings, or a mapping of changes to the preset's.
         seed: The same seed and settings give the same bits on the same machine.
         test: Images for evaluation only; BA and WSR on them go into history and record.
@@ -157,28 +165,55 @@ def embed(
     if isinstance(method, str) and preset == "cpu":
         settings = {**EMBEDDINGS[method].build.cpu_settings, **settings}
     name, value = resolve(EMBEDDINGS, method, settings)
-    how = train if isinstance(train, TrainSettings) else PRESETS[preset].settings.but(**(train or {}))
+    how = train if isinstance(train, TrainSettings) else PRESETS[preset].start(start).but(**(train or {}))
+    how = how.but(precision=precision_for(model, how.precision))
     owner = as_data(data, classes=key.classes)
     judge = None if test is None else as_data(test, classes=key.classes)
     key.check_fits(owner)
     check_finite(model)
     check_classifier(model, owner, normalize=how.normalize)
     job = Embedding(
-        model=copy.deepcopy(model), data=owner, key=key, settings=how, seed=seed, test=judge,
+        model=copy.deepcopy(model), data=owner, key=key, settings=how, seed=seed, start=start, test=judge,
         folder=None if folder is None else Path(folder), device=device,
     )  # fmt: skip
-    value.run(job)
-    job.model.train(model.training)
+    before = {f"{name}_before": rate for name, rate in job.evaluate(model).items()} if start == "trained" else {}
+    with kept_frozen(job.model):
+        value.run(job)
+    copy_modes(model, job.model)
     record = Record(
         verb="embed", method=name, seed=seed,
-        settings={"method": value.to_json(), "train": how.to_json(), "device": device},
+        settings={"method": value.to_json(), "train": how.to_json(), "start": start, "device": device},
         inputs={
             "data": owner.name, "data_digest": owner.digest(), "images": len(owner), "key": key.digest,
             "kind": key.kind, "scheme": key.scheme, "target": key.target,
             "model": type(model).__name__, "model_digest": tensor_digest(model.state_dict()),
         },
-        metrics={**job.evaluate(job.model), "model_digest": tensor_digest(job.model.state_dict())},
+        metrics={**job.evaluate(job.model), **before, "model_digest": tensor_digest(job.model.state_dict())},
         seconds=sum(phase.seconds for phase in job.phases), images=sum(phase.images for phase in job.phases),
         hardware=hardware(next(job.model.parameters()).device),
     )  # fmt: skip
     return Embedded(model=job.model, history=job.history(), record=record)
+
+
+def precision_for(model: nn.Module, precision: Precision) -> Precision:
+    """Return the precision to train ``model`` with, or refuse a model whose parameters cannot be trained as they are.
+
+    float64 parameters are trained in float64. Half-precision parameters are refused: an update of a thousandth of a
+    weight, and a watermark's are smaller, is lost in their eight to eleven bits.
+    """
+    kinds = {weight.dtype for weight in model.parameters() if weight.is_floating_point()}
+    if len(kinds) > 1:
+        names = ", ".join(sorted(str(kind) for kind in kinds))
+        raise InputError(f"the model's parameters are of several types ({names}). Convert it first: model.float().")
+    if kinds & {torch.float16, torch.bfloat16}:
+        raise InputError(
+            f"the model's parameters are {next(iter(kinds))}: small updates would be lost in rounding. Embed "
+            "model.float(), with train={'precision': 'bf16-mixed'} if the device has it, and convert the result back."
+        )
+    return "64-true" if kinds == {torch.float64} and precision == "auto" else precision
+
+
+def copy_modes(source: nn.Module, target: nn.Module) -> None:
+    """Put every layer of ``target``, a copy of ``source``, into the mode (training or evaluation) of its original."""
+    for original, layer in zip(source.modules(), target.modules(), strict=True):
+        layer.training = original.training

@@ -11,7 +11,9 @@ Paper: Zhang et al., "Protecting Intellectual Property of Deep Neural Networks w
 | - | ``negatives`` | 0 | ours: share of images with a decoy's mark and their true label |
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from indelible.base.registry import MethodInfo
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
@@ -32,6 +34,9 @@ class Vanilla(EmbeddingMethod):
 
     fraction: float = 0.01
     negatives: float = 0.0
+
+    # Some thousand images: one per cent would be too few to learn a mark from.
+    cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02}
 
     def run(self, job: Embedding) -> None:
         """Train once, with the ordinary loss."""

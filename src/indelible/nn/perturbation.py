@@ -38,13 +38,14 @@ def adversarial_delta(
         raise UnknownNameError("norm", norm, NORMS)
     if not weights:
         return []
-    weight_norms = torch.stack(torch._foreach_norm(list(weights)))
-    gradient_norms = torch.stack(torch._foreach_norm(list(gradients)))
-    if norm == "global":
-        weight_norms = torch.linalg.vector_norm(weight_norms).expand_as(weight_norms)
-        gradient_norms = torch.linalg.vector_norm(gradient_norms).expand_as(gradient_norms)
-    sizes = torch.where(gradient_norms > 0, eps * weight_norms / gradient_norms, torch.zeros_like(gradient_norms))
-    return list(torch._foreach_mul(list(gradients), list(sizes.unbind())))
+    with torch.no_grad():  # a graph over the norms would keep the gradients alive
+        weight_norms = torch.stack(torch._foreach_norm(list(weights)))
+        gradient_norms = torch.stack(torch._foreach_norm(list(gradients)))
+        if norm == "global":
+            weight_norms = torch.linalg.vector_norm(weight_norms).expand_as(weight_norms)
+            gradient_norms = torch.linalg.vector_norm(gradient_norms).expand_as(gradient_norms)
+        sizes = torch.where(gradient_norms > 0, eps * weight_norms / gradient_norms, torch.zeros_like(gradient_norms))
+        return list(torch._foreach_mul(list(gradients), list(sizes.unbind())))
 
 
 @contextmanager
@@ -58,6 +59,7 @@ def perturbed(weights: Sequence[Tensor], deltas: Sequence[Tensor]) -> Iterator[N
     try:
         with torch.no_grad():
             torch._foreach_add_(list(weights), list(deltas))
+        del deltas  # nobody needs them inside the block: one copy of the weights is enough memory
         yield
     finally:
         with torch.no_grad():

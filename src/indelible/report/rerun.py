@@ -15,8 +15,9 @@ import indelible
 
 run = indelible.Run.load({folder})
 owner, _, test = run.images()
+model = run.architecture.build(seed={seed}){trained}
 again = indelible.embed(
-    run.architecture.build(seed={seed}), owner, run.key(), {method},
+    model, owner, run.key(), {method}, start=run.record.settings.get("start", "scratch"),
     train=indelible.TrainSettings.from_json(run.record.settings["train"]),
     seed={seed}, test=test, device=run.record.settings["device"], **run.record.settings["method"],
 )
@@ -51,7 +52,9 @@ def again(run: Run) -> str:
     if "train" not in record.settings or record.verb == "attack":
         return ""
     text = _EMBED if is_marked(record) else _TRAIN
-    return text.format(folder=repr(folder), seed=record.seed, method=repr(record.method))
+    # A run that protected a trained model started from weights that it does not keep.
+    trained = "  # load the trained weights into it" if record.settings.get("start") == "trained" else ""
+    return text.format(folder=repr(folder), seed=record.seed, method=repr(record.method), trained=trained)
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

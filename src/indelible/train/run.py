@@ -34,7 +34,7 @@ from indelible.nn.layers import check_finite
 from indelible.train.fit import leftovers
 from indelible.train.history import read_history
 
-__all__ = ["Architecture", "Run"]
+__all__ = ["Architecture", "Run", "load_weights"]
 
 _FORMAT = 1
 _RUN, _MODEL, _KEY, _SPLIT = "run.json", "model.safetensors", "key", "split.safetensors"

@@ -1,0 +1,96 @@
+"""Gaussian noise on weights: draws, and gradients under them - one by one, or several at once.
+
+The gradient of ``scale * sum_g L(theta + G_g)`` is added to the weights' gradients. The plain loop is the reference;
+the vectorised path (``torch.func``) gives the same numbers up to rounding. Which is faster depends on the network, the
+rows and the device: docs/methods/cw.md has measurements.
+"""
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from indelible.nn.outputs import logits_of
+from indelible.nn.perturbation import perturbed
+from indelible.nn.statistics import untracked
+
+__all__ = ["add_noisy_gradient", "gaussian", "trainable"]
+
+
+def trainable(model: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that may change, each once: those that noise goes to in training."""
+    return [weight for weight in model.parameters() if weight.requires_grad]
+
+
+def gaussian(weights: Sequence[Tensor], sigma: float, random: torch.Generator) -> list[Tensor]:
+    """Draw G ~ N(0, sigma^2 I), shaped like ``weights``; ``random`` lives on the CPU, whatever the device."""
+    sizes = [weight.numel() for weight in weights]
+    flat = torch.randn(sum(sizes), generator=random, dtype=weights[0].dtype).mul_(sigma).to(weights[0].device)
+    return [part.view(weight.shape) for part, weight in zip(flat.split(sizes), weights, strict=True)]
+
+
+def add_noisy_gradient(
+    model: nn.Module, images: Tensor, labels: Tensor, noise: Sequence[Sequence[Tensor]], scale: float,
+    *, vectorised: bool = False,
+) -> Tensor:  # fmt: skip
+    """Add the gradient of ``scale * sum_g L(theta + G_g, B)`` and return the sum of the losses, detached.
+
+    Args:
+        model: A classifier in training mode; weights are restored to the bit, running statistics left alone.
+        images: float (m, C, H, W).
+        labels: int64 (m,).
+        noise: G_g of each draw, in the order of :func:`trainable`.
+        scale: Weight of the gradient.
+        vectorised: Pass all draws at once; memory grows with their number.
+    """
+    with untracked(model):
+        if vectorised:
+            return _at_once(model, images, labels, noise, scale)
+        total, weights = images.new_zeros(()), trainable(model)
+        for draw in noise:
+            with perturbed(weights, draw):
+                loss = F.cross_entropy(logits_of(model(images)), labels)
+                (scale * loss).backward()
+            total += loss.detach()
+        return total
+
+
+def _at_once(
+    model: nn.Module, images: Tensor, labels: Tensor, noise: Sequence[Sequence[Tensor]], scale: float
+) -> Tensor:
+    weights, places = trainable(model), _places(model)
+    moved = [weight.detach() + torch.stack([draw[index] for draw in noise]) for index, weight in enumerate(weights)]
+
+    def loss(changed: list[Tensor]) -> Tensor:
+        swapped = {name: changed[index] for name, index in places.items()}
+        return F.cross_entropy(logits_of(functional_call(model, swapped, (images,), tie_weights=False)), labels)
+
+    # vmap has no rule for the fused attention kernels; the plain one is made of operations that it has rules for. For
+    # some others (pooling in channels_last) it falls back to a loop and says so: the caller chose the path already.
+    with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
+        gradients, losses = vmap(grad_and_value(loss), randomness="different")(moved)
+    for weight, gradient in zip(weights, gradients, strict=True):
+        own = gradient.sum(0) * scale
+        weight.grad = own if weight.grad is None else weight.grad + own
+    total: Tensor = losses.detach().sum()
+    return total
+
+
+def _places(model: nn.Module) -> dict[str, int]:
+    """Return every place where a trainable parameter is held, with the parameter's number.
+
+    A tied parameter has several places. A module that is registered twice has its places once: torch would swap them
+    twice and put the wrong tensors back (it does so for ``tie_weights=True``).
+    """
+    number = {id(weight): index for index, weight in enumerate(trainable(model))}
+    return {
+        f"{prefix}.{name}".lstrip("."): number[id(weight)]
+        for prefix, module in model.named_modules()
+        for name, weight in module.named_parameters(recurse=False, remove_duplicate=False)
+        if id(weight) in number
+    }
