@@ -4,10 +4,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from indelible.cli.options import assignments, computing, emit, key_options
+from indelible.cli.options import assignments, computing, emit, key_options, many_devices
 
 if TYPE_CHECKING:
     from indelible.keys import Key
+    from indelible.train.processes import Group
 
 __all__ = ["EXAMPLES", "HELP", "configure", "run"]
 
@@ -18,6 +19,8 @@ EXAMPLES = [
     "indelible embed --data cifar10 --model resnet-18 --preset paper --out runs/cifar",
     "indelible embed --data cifar10 --model mypackage.nets:build --method vanilla --kind noise --out runs/own",
     "indelible embed --set eps=0.01 --set alpha=0.05 --train epochs=30 --out runs/other",
+    "indelible embed --devices 4 --out runs/four",
+    "torchrun --nproc-per-node 4 -m indelible embed --out runs/four",
     "indelible embed --out runs/app          # again, after a crash: goes on where it was",
 ]
 
@@ -38,6 +41,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--key", type=Path, help="use this key instead of a new one")
     key_options(command)
     computing(command)
+    many_devices(command)
     common(command)
 
 
@@ -49,19 +53,30 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return list_methods(arguments, EMBEDDINGS)
     from indelible.base.errors import InputError
+    from indelible.cli.launch import in_processes
+
+    if arguments.out is None:
+        raise InputError("name the folder of the run: --out runs/app")
+    return in_processes(_embed, arguments)
+
+
+def _embed(arguments: argparse.Namespace, group: "Group") -> None:
+    """Do the work, in each process of the group; the first one writes and prints."""
+    from indelible.base.errors import InputError
     from indelible.cli.describe import describe_run
     from indelible.data import Split, load
     from indelible.embed import embed
     from indelible.train.devices import pinned_threads
+    from indelible.train.processes import from_first
     from indelible.train.run import Architecture, Run
 
-    if arguments.out is None:
-        raise InputError("name the folder of the run: --out runs/app")
-    if Run.finished(arguments.out):
+    if from_first(lambda: Run.finished(arguments.out)):
         raise InputError(f"{arguments.out} holds a finished run already. Choose another folder, or delete it.")
     train, test = load(arguments.data)
     split = Split.draw(len(train), attacker=arguments.attacker, seed=arguments.seed)
     architecture = Architecture(name=arguments.model, classes=len(train.classes), shape=train.shape)
+    # The first process makes the key; the others find it in the folder when they come.
+    from_first(lambda: _key(arguments, len(train.classes), train.shape).digest)
     key = _key(arguments, len(train.classes), train.shape)
     with pinned_threads(arguments.threads):
         embedded = embed(
@@ -69,12 +84,13 @@ def run(arguments: argparse.Namespace) -> int:
             preset=arguments.preset, train=assignments(arguments.train), seed=arguments.seed, test=test,
             folder=arguments.out, device=arguments.device, **assignments(arguments.set),
         )  # fmt: skip
+    if not group.first:
+        return
     done = Run.save(
         arguments.out, model=embedded.model, record=embedded.record, architecture=architecture, data=arguments.data,
         split=split, key=key,
     )  # fmt: skip
     emit(arguments, embedded.record.to_json(), describe_run(done))
-    return 0
 
 
 def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int]) -> "Key":
