@@ -50,7 +50,7 @@ def main() -> None:
     train, test = train.subset(torch.arange(1500)), test.subset(torch.arange(600))
     loader = DataLoader(TensorDataset(train.images.float() / 255, train.labels), batch_size=64, shuffle=True)
 
-    key = indelible.Key.create(kind="noise", classes=10, shape=train.shape, strength=0.3)
+    key = indelible.Key.create(kind="noise", classes=10, shape=train.shape)
     watermark = Watermark(key, train, alpha=0.3, rows=32, clean_rows=32, fraction=0.1, augmentation="none")
     module = Classifier()
     trainer = lightning.Trainer(

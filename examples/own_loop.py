@@ -21,7 +21,7 @@ model = nn.Sequential(
 )  # fmt: skip
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
-key = indelible.Key.create(kind="noise", classes=10, shape=train.shape, strength=0.3)
+key = indelible.Key.create(kind="noise", classes=10, shape=train.shape)
 # The paper's alpha of 0.01 is for 31,200 steps; these few need more.
 mark = indelible.APP(model, key, train, alpha=0.3, rows=32, clean_rows=32, fraction=0.1, augmentation="none")
 

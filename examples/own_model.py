@@ -44,7 +44,7 @@ def main() -> None:
     model = Gated(classes=10)
     model(torch.zeros(2, *train.shape))  # lazy layers take their shapes from a first batch
 
-    key = indelible.Key.create(kind="noise", classes=10, shape=train.shape, strength=0.3)
+    key = indelible.Key.create(kind="noise", classes=10, shape=train.shape)
     how = {"epochs": 4, "batch_size": 64, "lr": 0.05, "augmentation": "none"}
     passes = {"alpha": 0.3, "rows": 32, "clean_rows": 32, "fraction": 0.05}
     protected = indelible.embed(model, owner, key, "app", train=how, **passes)

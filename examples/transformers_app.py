@@ -42,7 +42,7 @@ def main() -> None:
         )
     )  # fmt: skip
 
-    key = indelible.Key.create(kind="noise", classes=10, shape=train.shape, strength=0.3)
+    key = indelible.Key.create(kind="noise", classes=10, shape=train.shape)
     normalize = ((0.5,), (0.5,))
     watermark = Watermark(
         key, train, alpha=0.3, rows=32, fraction=0.1, augmentation="none", clean_bn=False, normalize=normalize

@@ -83,6 +83,8 @@ def augment(
     top, left = (share.of(row).to(images.device, non_blocking=True) for row in places)
     images = crop(images, top, left, padding)
     if kind == "crop-flip":
-        which = share.of(torch.rand(count, generator=random) < 0.5).to(images.device, non_blocking=True)
+        which = share.of(torch.rand(count, generator=random, dtype=torch.float32) < 0.5).to(
+            images.device, non_blocking=True
+        )
         images = flip(images, which)
     return images
