@@ -44,7 +44,7 @@ from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.embed.mixing import mix, watermark_count
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.clean_batchnorm import clean_statistics
-from indelible.nn.collectives import Average, average, processes
+from indelible.nn.collectives import Average, add_averaged_gradient, average, processes
 from indelible.nn.layers import perturbable_parameters
 from indelible.nn.outputs import logits_of
 from indelible.nn.perturbation import NORMS, Norm, adversarial_delta, perturbed
@@ -146,25 +146,10 @@ class WatermarkPasses:
                 loss = watermark_loss(self.model, clean, marked, labels, method.clean_bn)
                 total = method.alpha * method.every * weight * loss
                 if finished:
-                    _add_averaged(self.model, total, average)
+                    add_averaged_gradient(self.model, total, average)
                 else:
                     total.backward()
         return loss.detach()
-
-
-def _add_averaged(model: nn.Module, loss: Tensor, average: Average) -> None:
-    """Add the gradient of ``loss``, averaged over processes, to the parameters' gradients.
-
-    Not by ``backward``: that would set off the hooks of a ``DistributedDataParallel`` around the model.
-    """
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    found = torch.autograd.grad(loss, parameters, allow_unused=True)
-    pairs = [
-        (parameter, gradient) for parameter, gradient in zip(parameters, found, strict=True) if gradient is not None
-    ]
-    average([gradient for _, gradient in pairs])
-    for parameter, gradient in pairs:
-        parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
 
 
 class APP:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-__all__ = ["Average", "average", "differ", "gathered", "processes", "send_state"]
+__all__ = ["Average", "add_averaged_gradient", "average", "differ", "gathered", "processes", "send_state"]
 
 Average = Callable[[Sequence[Tensor]], None]
 """Replaces tensors by their mean over processes, in place."""
@@ -37,6 +37,19 @@ def average(tensors: Sequence[Tensor]) -> None:
         with torch.no_grad():
             for tensor, part in zip(alike, flat.split([tensor.numel() for tensor in alike]), strict=True):
                 tensor.copy_(part.view_as(tensor))
+
+
+def add_averaged_gradient(model: nn.Module, loss: Tensor, mean: Average = average) -> None:
+    """Add the gradient of ``loss``, averaged over processes, to the parameters' gradients.
+
+    Not by ``backward``: that would set off the hooks of a ``DistributedDataParallel`` around the model.
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    found = torch.autograd.grad(loss, parameters, allow_unused=True)
+    pairs = [(weight, gradient) for weight, gradient in zip(parameters, found, strict=True) if gradient is not None]
+    mean([gradient for _, gradient in pairs])
+    for weight, gradient in pairs:
+        weight.grad = gradient if weight.grad is None else weight.grad.add_(gradient)
 
 
 class _Sum(torch.autograd.Function):

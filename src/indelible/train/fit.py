@@ -113,6 +113,7 @@ def _run(
     loop: "_Loop", settings: TrainSettings, evaluate: Evaluate | None, phase: str,
     earlier: Sequence[Mapping[str, Any]], interrupted: threading.Event,
 ) -> Fitted:  # fmt: skip
+    """Do the epochs that are left."""
     loop.begin(earlier, interrupted)
     with Progress(phase, loop.total, done=loop.step) as bar:
         for epoch in range(loop.step // loop.batches.steps, settings.epochs):
