@@ -10,8 +10,8 @@ import indelible
 SOURCE = Path(indelible.__file__).parent
 # Imports only point left.
 ROOMS = (
-    "base", "data", "models", "keys", "nn", "train", "embed", "attacks", "verify", "evidence", "bench", "analyze",
-    "report", "cli",
+    "base", "data", "models", "keys", "nn", "train", "embed", "integrations", "attacks", "verify", "evidence", "bench",
+    "analyze", "report", "cli",
 )  # fmt: skip
 
 
@@ -66,4 +66,6 @@ def test_import_is_quick() -> None:
 def test_heavy_and_optional_packages_are_not_imported() -> None:
     code = "import sys, indelible; print(*[name for name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"matplotlib", "lightning_fabric", "rich", "scipy.stats", "PIL.Image", "jinja2"} & set(loaded)
+    assert not {"matplotlib", "lightning_fabric", "rich", "scipy.stats", "PIL.Image", "jinja2", "transformers"} & set(
+        loaded
+    )

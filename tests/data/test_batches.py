@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from indelible.base.errors import InputError
 from indelible.data.augment import to_float
 from indelible.data.batches import Batches
 from indelible.data.images import Batch, ImageData
+from indelible.data.share import Share
 
 
 def numbered(count: int) -> ImageData:
@@ -51,39 +54,58 @@ def test_start_in_the_middle_gives_the_same_batches(count: int, size: int, start
     assert all(len(labels) > 1 for _, labels in whole)
 
 
-@given(count=st.integers(8, 80), share=st.integers(2, 6), world=st.integers(2, 4))
+@given(
+    count=st.integers(2, 80),
+    share=st.integers(2, 6),
+    world=st.integers(2, 4),
+    kind=st.sampled_from(["none", "crop-flip"]),
+)
 @settings(max_examples=40, deadline=None)
-def test_ranks_joined_give_the_whole_batch(count: int, share: int, world: int) -> None:
-    def epoch(rank: int) -> list[Batch]:
-        return list(
-            Batches(
-                data=numbered(count), batch_size=share * world, seed=2, augmentation="none", rank=rank, world=world
-            ).epoch(0)
-        )
+def test_ranks_joined_give_the_whole_batch(count: int, share: int, world: int, kind: Any) -> None:
+    """Dealt out and put together again, the rows - augmentation included - are those of one process."""
 
-    alone = list(Batches(data=numbered(count), batch_size=share * world, seed=2, augmentation="none").epoch(0))
-    parts = [epoch(rank) for rank in range(world)]
-    steps = {len(part) for part in parts}
-    assert len(steps) == 1, "every process takes the same number of steps"
-    for step in range(steps.pop()):
-        joined = torch.cat([part[step][0] for part in parts])
-        assert torch.equal(joined, alone[step][0])
-        assert torch.equal(torch.cat([part[step][1] for part in parts]), alone[step][1])
-        assert all(len(part[step][1]) > 1 for part in parts)
+    size = share * world
+
+    def epoch(rank: int, of: int) -> list[Batch]:
+        batches = Batches(data=numbered(count), batch_size=size, seed=2, augmentation=kind, rank=rank, world=of)
+        return list(batches.epoch(0))
+
+    alone = epoch(0, 1)
+    parts = [epoch(rank, world) for rank in range(world)]
+    assert {len(part) for part in parts} == {len(alone)}, "every process takes the steps that one would take"
+    for step, (images, labels) in enumerate(alone):
+        if len(labels) < 2 * world:
+            assert all(torch.equal(part[step][0], images) for part in parts), "too small to deal out: whole for each"
+            continue
+        joined, joined_labels = torch.empty_like(images), torch.empty_like(labels)
+        for rank, part in enumerate(parts):
+            joined[rank::world], joined_labels[rank::world] = part[step]
+            assert len(part[step][1]) > 1
+        assert torch.equal(joined, images)
+        assert torch.equal(joined_labels, labels)
 
 
-def test_ranks_augment_differently() -> None:
-    data = ImageData(torch.full((32, 1, 8, 8), 7, dtype=torch.uint8), torch.zeros(32).long(), ("a",))
-    first, second = (
-        next(iter(Batches(data=data, batch_size=32, seed=0, rank=rank, world=2).epoch(0)))[0] for rank in (0, 1)
-    )
-    assert not torch.equal(first, second)
+def test_start_in_the_middle_with_several_processes() -> None:
+    batches = Batches(data=numbered(19), batch_size=8, seed=1, rank=1, world=2)
+    whole = list(batches.epoch(0))
+    assert [len(labels) for _, labels in whole] == [4, 4, 3]
+    assert same(whole[2:], list(batches.epoch(0, start=2)))
+
+
+def test_shares_weigh_their_rows() -> None:
+    """Five rows for two processes: three and two, weighted 6/5 and 4/5, so that the mean of both is that of all."""
+    rows = torch.arange(5.0)
+    parts = [Share(rank, 2) for rank in range(2)]
+    assert [part.of(rows).tolist() for part in parts] == [[0, 2, 4], [1, 3]]
+    assert [part.weight(5) for part in parts] == [6 / 5, 4 / 5]
+    assert sum(part.weight(5) * float(part.of(rows).mean()) for part in parts) / 2 == float(rows.mean())
+    assert Share().weight(5) == 1.0
 
 
 def test_remainder_of_one_row_is_left_out() -> None:
-    assert Batches(data=numbered(33), batch_size=16, seed=0).steps == 2
-    assert Batches(data=numbered(34), batch_size=16, seed=0).steps == 3
-    assert Batches(data=numbered(34), batch_size=16, seed=0, world=2).steps == 2
+    for world in (1, 2):
+        assert Batches(data=numbered(33), batch_size=16, seed=0, world=world).steps == 2
+        assert Batches(data=numbered(34), batch_size=16, seed=0, world=world).steps == 3
     assert Batches(data=numbered(3), batch_size=16, seed=0).steps == 1
 
 

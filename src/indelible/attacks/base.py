@@ -33,6 +33,7 @@ from indelible.nn.layers import check_finite
 from indelible.train import Fitted, Objective, TrainSettings, fit
 from indelible.train.devices import make_fabric
 from indelible.train.evaluate import accuracy, check_classifier
+from indelible.train.processes import Group, elsewhere, joined, must_start
 
 __all__ = ["ATTACKS", "Attacked", "Recipe", "Removal", "RemovalAttack", "attack"]
 
@@ -204,6 +205,8 @@ def attack(
     normalize: Normalization | None = None,
     folder: str | Path | None = None,
     device: str = "auto",
+    devices: int | None = None,
+    nodes: int | None = None,
     **settings: Any,
 ) -> Attacked:
     """Try to wash the watermark out of a copy of ``model``.
@@ -216,11 +219,29 @@ def attack(
         normalize: (mean, std) that the model expects its input to be normalised by.
         folder: Keep checkpoints and history there; a run that was broken off there is continued.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
+        devices: Processes on this machine, one device each; more than one are started, and the script needs
+            ``if __name__ == "__main__":``. By default one - or, under torchrun, all that it launched.
+        nodes: Machines on which this call is made.
         settings: Settings of the attack, when ``method`` is a name: ``recipe="paper"``, ``epochs=30``.
 
     Returns:
         The washed model with its history and record; ``model`` itself is unchanged.
     """
+    if must_start(devices, nodes):
+        arguments = {
+            "data": data, "method": method, "seed": seed, "normalize": normalize, "folder": folder, "device": device,
+            **settings,
+        }  # fmt: skip
+        return Attacked(**elsewhere(attack, model, arguments, devices=devices, nodes=nodes))
+    with joined(devices=devices, nodes=nodes, device=device) as group:
+        return _attack(model, data, method, seed, normalize, folder, device, settings, group)
+
+
+def _attack(
+    model: nn.Module, data: Any, method: str | RemovalAttack, seed: int, normalize: Normalization | None,
+    folder: str | Path | None, device: str, settings: Mapping[str, Any], group: Group,
+) -> Attacked:  # fmt: skip
+    """Do the work of :func:`attack`, in each of its processes."""
     name, value = resolve(ATTACKS, method, settings)
     images = as_data(data)
     check_finite(model)
@@ -237,7 +258,7 @@ def attack(
     figures = job.figures if job.curve is None else {**job.figures, "curve": job.curve.to_json()}
     record = Record(
         verb="attack", method=name, seed=seed,
-        settings={"method": value.to_json(), "normalize": normalize, "device": device},
+        settings={"method": value.to_json(), "normalize": normalize, "device": device, **group.to_json()},
         inputs={
             "data": images.name, "data_digest": images.digest(), "images": len(images),
             "model": type(model).__name__, "model_digest": tensor_digest(model.state_dict()),

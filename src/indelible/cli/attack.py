@@ -1,11 +1,12 @@
 """``indelible attack``: try to wash the watermark out of a run's model, as a thief would."""
 
 import argparse
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indelible.cli.options import assignments, computing, emit
+from indelible.cli.options import assignments, computing, emit, many_devices
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,6 +25,7 @@ EXAMPLES = [
     "indelible attack runs/app --set lr=0.01 --set epochs=10 --out runs/app-ft-gentle",
     "indelible attack runs/app --method distill --set architecture=resnet-w8 --out runs/app-copied",
     "indelible attack runs/app --method preprocess --set transform=blur",
+    "indelible attack runs/app --devices 2",
     "indelible attack runs/app --all         # every attack; again, after a crash: finished ones are kept",
 ]
 
@@ -49,6 +51,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="folder of the result (default: RUN-METHOD); with --all what the folders' names begin with",
     )
     computing(command)
+    many_devices(command)
     common(command)
 
 
@@ -66,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.victim is None:
         raise InputError("name the run whose model is attacked: indelible attack runs/app")
+    _check_devices(arguments)
     victim = Run.load(arguments.victim)
     if arguments.all:
         return _suite(arguments, victim)
@@ -82,6 +86,16 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     emit(arguments, document | ({"transforms": transforms} if lines else {}), "\n".join([*lines, describe_run(done)]))
     return 0
+
+
+def _check_devices(arguments: argparse.Namespace) -> None:
+    """Refuse several processes where an attack does more than train: only fine-tuning is spread."""
+    from indelible.base.errors import InputError
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("`indelible attack` starts its own processes: use --devices N instead of torchrun.")
+    if (arguments.devices or 1) * (arguments.nodes or 1) > 1 and (arguments.all or arguments.method != "ft"):
+        raise InputError("several devices are offered for --method ft only. Leave out --devices and --nodes.")
 
 
 def _transforms(done: "Run") -> list[Mapping[str, Any]]:
@@ -139,7 +153,7 @@ def _attack(
     with pinned_threads(arguments.threads):
         attacked = attack(
             victim.model(), attacker, method, seed=arguments.seed, normalize=normalize, folder=out,
-            device=arguments.device, **settings,
+            device=arguments.device, devices=arguments.devices, nodes=arguments.nodes, **settings,
         )  # fmt: skip
         # The attack is over; only now somebody with the key looks at what it did.
         fresh = key.samples(test, purpose="verify")

@@ -4,10 +4,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from indelible.cli.options import assignments, computing, emit, key_options
+from indelible.cli.options import assignments, computing, emit, key_options, many_devices
 
 if TYPE_CHECKING:
     from indelible.keys import Key
+    from indelible.train.processes import Group
 
 __all__ = ["EXAMPLES", "HELP", "configure", "run"]
 
@@ -20,6 +21,8 @@ EXAMPLES = [
     "indelible embed --set eps=0.01 --set alpha=0.05 --train epochs=30 --out runs/other",
     "indelible embed --start trained --weights runs/plain --out runs/protected",
     "indelible embed --start trained --weights net.safetensors --model resnet-18 --data cifar10 --out runs/protected",
+    "indelible embed --devices 4 --out runs/four",
+    "torchrun --nproc-per-node 4 -m indelible embed --out runs/four",
     "indelible embed --out runs/app          # again, after a crash: goes on where it was",
 ]
 
@@ -46,6 +49,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--key", type=Path, help="use this key instead of a new one")
     key_options(command)
     computing(command)
+    many_devices(command)
     common(command)
 
 
@@ -57,15 +61,24 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return list_methods(arguments, EMBEDDINGS)
     from indelible.base.errors import InputError
+    from indelible.cli.launch import in_processes
+
+    if arguments.out is None:
+        raise InputError("name the folder of the run: --out runs/app")
+    return in_processes(_embed, arguments)
+
+
+def _embed(arguments: argparse.Namespace, group: "Group") -> None:
+    """Do the work, in each process of the group; the first one writes and prints."""
+    from indelible.base.errors import InputError
     from indelible.cli.describe import describe_run
     from indelible.data import Split, load
     from indelible.embed import embed
     from indelible.train.devices import pinned_threads
+    from indelible.train.processes import from_first
     from indelible.train.run import Architecture, Run, load_weights
 
-    if arguments.out is None:
-        raise InputError("name the folder of the run: --out runs/app")
-    if Run.finished(arguments.out):
+    if from_first(lambda: Run.finished(arguments.out)):
         raise InputError(f"{arguments.out} holds a finished run already. Choose another folder, or delete it.")
     train, test = load(arguments.data)
     split = Split.draw(len(train), attacker=arguments.attacker, seed=arguments.seed)
@@ -77,6 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.weights is not None:
         is_run = arguments.weights.is_dir()
         load_weights(model, arguments.weights / "model.safetensors" if is_run else arguments.weights)
+    # The first process makes the key; the others find it in the folder when they come.
+    from_first(lambda: _key(arguments, len(train.classes), train.shape).digest)
     key = _key(arguments, len(train.classes), train.shape)
     with pinned_threads(arguments.threads):
         embedded = embed(
@@ -84,12 +99,13 @@ def run(arguments: argparse.Namespace) -> int:
             train=assignments(arguments.train), seed=arguments.seed, test=test, folder=arguments.out,
             device=arguments.device, **assignments(arguments.set),
         )  # fmt: skip
+    if not group.first:
+        return
     done = Run.save(
         arguments.out, model=embedded.model, record=embedded.record, architecture=architecture, data=arguments.data,
         split=split, key=key,
     )  # fmt: skip
     emit(arguments, embedded.record.to_json(), describe_run(done))
-    return 0
 
 
 def _network_of(weights: Path | None) -> str | None:

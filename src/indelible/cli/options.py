@@ -7,7 +7,7 @@ from typing import Any
 
 from indelible.base.errors import InputError
 
-__all__ = ["assignments", "computing", "emit", "key_options"]
+__all__ = ["assignments", "computing", "emit", "key_options", "many_devices"]
 
 
 def assignments(pairs: Sequence[str]) -> dict[str, Any]:
@@ -29,6 +29,14 @@ def computing(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=int, default=0, help="the same seed gives the same bits (default: 0)")
     command.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps (default: auto)")
     command.add_argument("--threads", type=int, help="CPU threads to compute with (default: torch's choice)")
+
+
+def many_devices(command: argparse.ArgumentParser) -> None:
+    """Add the number of processes and machines."""
+    command.add_argument(
+        "--devices", type=int, metavar="N", help="processes, one device each (default: 1, or what torchrun launched)"
+    )
+    command.add_argument("--nodes", type=int, metavar="N", help="machines on which this command is started")
 
 
 def key_options(command: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from indelible.base.errors import UnknownNameError
+from indelible.data.share import WHOLE, Share
 
 __all__ = ["AUGMENTATIONS", "Augmentation", "Normalization", "augment", "crop", "flip", "normalise", "to_float"]
 
@@ -59,17 +60,31 @@ def flip(images: Tensor, which: Tensor) -> Tensor:
     return torch.where(which[:, None, None, None], images.flip(-1), images)
 
 
-def augment(images: Tensor, kind: Augmentation, random: torch.Generator) -> Tensor:
-    """Augment a batch of shape (N, C, H, W); ``random`` lives on the CPU, whatever the device."""
+def augment(
+    images: Tensor, kind: Augmentation, random: torch.Generator, share: Share = WHOLE, total: int | None = None
+) -> Tensor:
+    """Augment a batch.
+
+    Args:
+        images: (N, C, H, W) of any type.
+        kind: What to do.
+        random: Lives on the CPU, whatever the device.
+        share: Which part of a batch of several processes ``images`` are. Numbers are drawn for the whole batch, so that
+            an image is treated alike whichever process handles it.
+        total: Rows of the whole batch; by default those of ``images``.
+    """
     if kind not in AUGMENTATIONS:
         raise UnknownNameError("augmentation", kind, AUGMENTATIONS)
     if kind == "none":
         return images
-    count, height = len(images), images.shape[-2]
+    count, height = len(images) if total is None else total, images.shape[-2]
     padding = max(1, height // 8)
-    places = torch.randint(0, 2 * padding + 1, (2, count), generator=random).to(images.device, non_blocking=True)
-    images = crop(images, places[0], places[1], padding)
+    places = torch.randint(0, 2 * padding + 1, (2, count), generator=random)
+    top, left = (share.of(row).to(images.device, non_blocking=True) for row in places)
+    images = crop(images, top, left, padding)
     if kind == "crop-flip":
-        which = (torch.rand(count, generator=random) < 0.5).to(images.device, non_blocking=True)
+        which = share.of(torch.rand(count, generator=random, dtype=torch.float32) < 0.5).to(
+            images.device, non_blocking=True
+        )
         images = flip(images, which)
     return images

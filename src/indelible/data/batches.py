@@ -10,6 +10,7 @@ from indelible.base.errors import InputError
 from indelible.base.seeding import generator
 from indelible.data.augment import Augmentation, augment, to_float
 from indelible.data.images import Batch, Data
+from indelible.data.share import WHOLE, Share
 
 __all__ = ["Batches", "rows_of"]
 
@@ -22,13 +23,14 @@ class Batches:
 
     Attributes:
         data: The training set.
-        batch_size: Rows in a batch, a multiple of ``world``. The last batch of an epoch may be smaller; it is left out
-            when a process would get fewer than two rows of it (BatchNorm cannot normalise one).
+        batch_size: Rows in a batch, a multiple of ``world``. The last batch of an epoch may be smaller; a single row
+            is left out (BatchNorm cannot normalise one).
         seed: The run's seed.
         augmentation: What to do to each image.
         device: Where batches are wanted.
         rank: Which process this is of ``world`` processes; each sees its own rows of every batch.
-        world: How many processes share a batch.
+        world: How many processes share a batch. Rows, augmentation and the number of steps do not depend on it: a run
+            can go on with another number.
     """
 
     data: Data
@@ -54,7 +56,19 @@ class Batches:
     def steps(self) -> int:
         """Batches in an epoch."""
         whole, rest = divmod(len(self.data), self.batch_size)
-        return whole + (rest >= 2 * self.world) or 1
+        return whole + (rest >= 2) or 1
+
+    def rows(self, step: int) -> int:
+        """Return how many rows batch ``step`` of an epoch has, over all processes."""
+        return min(self.batch_size, len(self.data) - step * self.batch_size)
+
+    def share(self, step: int) -> Share:
+        """Return which rows of batch ``step`` this process handles.
+
+        A last batch too small to give every process two rows is handled whole by each: their gradients are equal, and
+        so is the mean of them.
+        """
+        return WHOLE if self.rows(step) < 2 * self.world else Share(self.rank, self.world)
 
     def order(self, epoch: int) -> Tensor:
         """Return the order of rows in ``epoch``: int64 (N,)."""
@@ -64,19 +78,29 @@ class Batches:
         """Yield (float images in [0, 1], int64 labels) of ``epoch``, from its batch ``start`` on."""
         order = self.order(epoch)[: self.steps * self.batch_size]
         rows = rows_of(order[start * self.batch_size :], self.batch_size, self.rank, self.world)
-        size = -(-self.batch_size // self.world)
-        for step, (images, labels) in enumerate(self.data.iterate(rows, size, self.device), start):
-            random = generator(self.seed, "augment", epoch, step, self.rank)
-            yield to_float(augment(images, self.augmentation, random)), labels
+        for step, (images, labels) in enumerate(self._read(rows, self.steps - start), start):
+            random = generator(self.seed, "augment", epoch, step, 0)
+            share, total = self.share(step), self.rows(step)
+            yield to_float(augment(images, self.augmentation, random, share, total)), labels
+
+    def _read(self, rows: Tensor, steps: int) -> Iterator[Batch]:
+        size = self.batch_size // self.world
+        last = (steps - 1) * size  # where the last batch starts; handled whole, it may be larger than a part
+        if steps > 0 and len(rows) - last > size:
+            yield from self.data.iterate(rows[:last], size, self.device)
+            yield from self.data.iterate(rows[last:], len(rows) - last, self.device)
+        else:
+            yield from self.data.iterate(rows, size, self.device)
 
 
 def rows_of(order: Tensor, batch_size: int, rank: int, world: int) -> Tensor:
     """Return the rows of every batch that process ``rank`` of ``world`` handles, in order.
 
-    Each batch is cut into ``world`` parts of (nearly) equal size; parts are contiguous, so that joining the parts of
-    all processes gives the batch that one process would have seen.
+    Each batch is dealt out row by row; a last batch of fewer than ``2 * world`` rows goes to every process whole.
     """
     if world == 1:
         return order
-    parts = [batch.tensor_split(world)[rank] for batch in torch.split(order, batch_size)]
+    parts = [
+        batch if len(batch) < 2 * world else Share(rank, world).of(batch) for batch in torch.split(order, batch_size)
+    ]
     return torch.cat(parts)

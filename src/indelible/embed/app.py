@@ -20,6 +20,9 @@ and Algorithm 1:
 ``eps=0`` with ``clean_bn=True`` is the "c-BN only" row of Table 3: the same watermark exposure without perturbation. It
 is the control that tells what the perturbation itself gives. BatchNorm's affine parameters are neither perturbed nor
 trained by the watermark passes; layers are found by type. Weights are restored from a copy, to the bit.
+
+With several processes each has its part of B_w and of the clean rows. The ascent gradient is averaged before delta is
+computed, so that all perturb alike; the gradient at theta + delta is averaged together with the ordinary one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,22 +33,25 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
 
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.registry import MethodInfo
 from indelible.base.seeding import generator
 from indelible.data.augment import Augmentation, Normalization, augment, normalise, to_float
 from indelible.data.convert import as_data
+from indelible.data.share import WHOLE, Share
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.embed.mixing import mix, watermark_count
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.clean_batchnorm import clean_statistics
+from indelible.nn.collectives import Average, add_averaged_gradient, average, processes
 from indelible.nn.layers import perturbable_parameters
 from indelible.nn.outputs import logits_of
 from indelible.nn.perturbation import NORMS, Norm, adversarial_delta, perturbed
 from indelible.nn.randomness import same_randomness
 from indelible.train import CrossEntropy
-from indelible.train.objective import Objective, Step
+from indelible.train.objective import Objective, Step, alone
 
 __all__ = ["APP", "AdversarialPerturbation", "WatermarkPasses", "watermark_loss"]
 
@@ -91,41 +97,66 @@ class WatermarkPasses:
         self._normalize = normalize
         self._images, self._labels = samples.images, samples.labels
 
-    def batch(self, number: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Return B_w of step ``number``: images and labels, in the type and on the device of ``like``."""
+    def batch(self, number: int, like: Tensor, share: Share = WHOLE) -> tuple[Tensor, Tensor]:
+        """Return this process' part of B_w of step ``number``, in the type and on the device of ``like``."""
         self._images, self._labels = self._images.to(like.device), self._labels.to(like.device)
         random = generator(self.seed, "watermark", number)
         rounds = -(-self.method.rows // len(self._images))
         order = torch.cat([torch.randperm(len(self._images), generator=random) for _ in range(rounds)])
-        at = order[: self.method.rows].to(like.device)
-        images = to_float(augment(self._images[at], self._augmentation, random))
+        at = share.of(order[: self.method.rows]).to(like.device)
+        images = to_float(augment(self._images[at], self._augmentation, random, share, self.method.rows))
         return normalise(images, self._normalize).to(like.dtype), self._labels[at]
 
-    def backward(self, images: Tensor, number: int) -> Tensor:
-        """Add the watermark gradient of step ``number``, whose ordinary batch is ``images``; return its loss."""
-        if number % self.method.every:
-            return images.new_zeros(())
-        marked, labels = self.batch(number, images)
-        return self.add_gradient(images[: self.method.clean_rows], marked, labels)
+    def backward(
+        self, images: Tensor, number: int, share: Share = WHOLE, average: Average = alone, *, finished: bool = False
+    ) -> Tensor:
+        """Add the watermark gradient of step ``number``; return its loss.
 
-    def add_gradient(self, clean: Tensor, marked: Tensor, labels: Tensor) -> Tensor:
+        Args:
+            images: The step's ordinary batch; of several processes, this one's part of it.
+            number: Steps before this one.
+            share: Which part that is; watermark and clean rows are dealt out alike.
+            average: Replaces tensors by their mean over processes.
+            finished: The ordinary gradient is averaged already: average the watermark's by itself. Otherwise the caller
+                averages the sum of both.
+        """
+        method = self.method
+        if number % method.every:
+            return images.new_zeros(())
+        if min(method.rows, method.clean_rows) < share.world:
+            raise InputError(f"each of {share.world} processes needs a watermark row and a clean row: give more rows.")
+        marked, labels = self.batch(number, images, share)
+        clean = images[: share.count(method.clean_rows)]
+        return self.add_gradient(clean, marked, labels, share.weight(method.rows), average, finished=finished)
+
+    def add_gradient(
+        self, clean: Tensor, marked: Tensor, labels: Tensor, weight: float = 1.0, average: Average = alone, *,
+        finished: bool = False,
+    ) -> Tensor:  # fmt: skip
         """Lines 6 and 7 of Algorithm 1: find delta, add the gradient at theta + delta, restore theta."""
         method, weights = self.method, perturbable_parameters(self.model)
         scope: AbstractContextManager[None] = nullcontext()
         with same_randomness(self.model) as rewind:
             if method.eps > 0:
                 # Handed over and let go of: the second pass must find no copy of the weights but the one to restore.
-                scope = perturbed(weights, self._delta(weights, clean, marked, labels))
+                scope = perturbed(weights, self._delta(weights, clean, marked, labels, weight, average))
                 rewind()
             with scope:
                 loss = watermark_loss(self.model, clean, marked, labels, method.clean_bn)
-                (method.alpha * method.every * loss).backward()
+                total = method.alpha * method.every * weight * loss
+                if finished:
+                    add_averaged_gradient(self.model, total, average)
+                else:
+                    total.backward()
         return loss.detach()
 
-    def _delta(self, weights: Sequence[Tensor], clean: Tensor, marked: Tensor, labels: Tensor) -> list[Tensor]:
+    def _delta(
+        self, weights: Sequence[Tensor], clean: Tensor, marked: Tensor, labels: Tensor, weight: float, average: Average
+    ) -> list[Tensor]:
         """Line 6: the ascent pass at theta, and delta from its gradient."""
         ascent = watermark_loss(self.model, clean, marked, labels, self.method.clean_bn)
-        gradients = torch.autograd.grad(ascent, weights, materialize_grads=True)
+        gradients = torch.autograd.grad(weight * ascent, weights, materialize_grads=True)
+        average(gradients)  # before it is used: every process perturbs by the same delta
         return adversarial_delta(weights, gradients, self.method.eps, self.method.norm)
 
 
@@ -133,12 +164,16 @@ class APP:
     """APP inside somebody's own training loop: call :meth:`backward` between the ordinary backward and the step.
 
     Args:
-        model: Any classifier, in training mode when :meth:`backward` is called.
+        model: Any classifier, in training mode when :meth:`backward` is called; it may be wrapped in
+            ``DistributedDataParallel``.
         key: The owner's key.
         carriers: The owner's images (data set, pair, ...): content and noise marks are drawn on some of them.
         augmentation: What is done to watermark images.
         normalize: (mean, std) if the images given to :meth:`backward` are normalised that way.
         seed: Decides which watermark images come when.
+        distributed: Whether several processes train this model together, with the ordinary gradient averaged by
+            ``backward`` (as ``DistributedDataParallel`` does); by default, whether ``torch.distributed`` joins several.
+            All must have the same key, carriers, settings and seed.
         settings: ``eps``, ``alpha``, ``rows``, ``clean_rows``, ``norm``, ``clean_bn``, ``every``, ``fraction`` as in
             :class:`AdversarialPerturbation`.
 
@@ -153,14 +188,16 @@ class APP:
 
     def __init__(
         self, model: nn.Module, key: Key, carriers: Any, *, augmentation: Augmentation = "crop-flip",
-        normalize: Normalization | None = None, seed: int = 0, **settings: Any,
+        normalize: Normalization | None = None, seed: int = 0, distributed: bool | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         self.method = AdversarialPerturbation.of(settings)
+        self._distributed = distributed
         data = as_data(carriers, classes=key.classes)
         self.samples = key.samples(data, purpose="embed", count=watermark_count(len(data), self.method.fraction))
         self.calls = 0
+        bare = model.module if isinstance(model, DistributedDataParallel) else model
         self._passes = WatermarkPasses(
-            model, self.method, self.samples, augmentation=augmentation, normalize=normalize, seed=seed
+            bare, self.method, self.samples, augmentation=augmentation, normalize=normalize, seed=seed
         )
 
     def backward(self, images: Tensor) -> Tensor:
@@ -172,7 +209,12 @@ class APP:
         Returns:
             The watermark loss at the worst neighbour, detached (zero in a call without watermark passes).
         """
-        loss = self._passes.backward(images, self.calls)
+        together = processes() > 1 if self._distributed is None else self._distributed
+        if together:
+            share = Share(torch.distributed.get_rank(), processes())
+            loss = self._passes.backward(images, self.calls, share, average, finished=True)
+        else:
+            loss = self._passes.backward(images, self.calls)
         self.calls += 1
         return loss
 
@@ -194,7 +236,7 @@ class _APPObjective(Objective):
     def backward(self, step: Step) -> Tensor:
         loss = self.ordinary.backward(step)
         self.watermark.model = step.model
-        self.watermark.backward(step.images, step.number)
+        self.watermark.backward(step.images, step.number, step.share, step.average)
         return loss
 
     def passes(self, rows: int) -> int:

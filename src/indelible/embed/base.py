@@ -27,6 +27,7 @@ from indelible.nn.statistics import kept_frozen
 from indelible.train import Fitted, Objective, TrainSettings, fit
 from indelible.train.evaluate import accuracy, check_classifier, hit_rate
 from indelible.train.presets import PRESETS, Start
+from indelible.train.processes import Group, elsewhere, from_first, joined, must_start
 from indelible.train.settings import Precision
 
 __all__ = ["EMBEDDINGS", "Embedded", "Embedding", "EmbeddingMethod", "embed"]
@@ -141,6 +142,8 @@ def embed(
     test: Any = None,
     folder: str | Path | None = None,
     device: str = "auto",
+    devices: int | None = None,
+    nodes: int | None = None,
     **settings: Any,
 ) -> Embedded:
     """Train a copy of ``model`` so that it carries the watermark of ``key``.
@@ -157,11 +160,30 @@ def embed(
         test: Images for evaluation only; BA and WSR on them go into history and record.
         folder: Keep checkpoints and history there; a run that was broken off there is continued.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
+        devices: Processes on this machine, one device each; more than one are started, and the script needs
+            ``if __name__ == "__main__":``. By default one - or, under torchrun, all that it launched.
+        nodes: Machines on which this call is made.
         settings: Settings of the method, when ``method`` is a name: ``eps=0.02``.
 
     Returns:
         The protected model with its history and record; ``model`` itself is unchanged.
     """
+    if must_start(devices, nodes):
+        arguments = {
+            "data": data, "key": key, "method": method, "preset": preset, "start": start, "train": train, "seed": seed,
+            "test": test, "folder": folder, "device": device, **settings,
+        }  # fmt: skip
+        return Embedded(**elsewhere(embed, model, arguments, devices=devices, nodes=nodes))
+    with joined(devices=devices, nodes=nodes, device=device) as group:
+        return _embed(model, data, key, method, preset, start, train, seed, test, folder, device, settings, group)
+
+
+def _embed(
+    model: nn.Module, data: Any, key: Key, method: str | EmbeddingMethod, preset: str, start: Start,
+    train: TrainSettings | Mapping[str, Any] | None, seed: int, test: Any, folder: str | Path | None, device: str,
+    settings: Mapping[str, Any], group: Group,
+) -> Embedded:  # fmt: skip
+    """Do the work of :func:`embed`, in each of its processes."""
     if isinstance(method, str) and preset == "cpu":
         settings = {**EMBEDDINGS[method].build.cpu_settings, **settings}
     name, value = resolve(EMBEDDINGS, method, settings)
@@ -182,13 +204,18 @@ def embed(
     copy_modes(model, job.model)
     record = Record(
         verb="embed", method=name, seed=seed,
-        settings={"method": value.to_json(), "train": how.to_json(), "start": start, "device": device},
+        settings={
+            "method": value.to_json(), "train": how.to_json(), "start": start, "device": device, **group.to_json()
+        },
         inputs={
             "data": owner.name, "data_digest": owner.digest(), "images": len(owner), "key": key.digest,
             "kind": key.kind, "scheme": key.scheme, "target": key.target,
             "model": type(model).__name__, "model_digest": tensor_digest(model.state_dict()),
         },
-        metrics={**job.evaluate(job.model), **before, "model_digest": tensor_digest(job.model.state_dict())},
+        metrics={
+            **from_first(lambda: job.evaluate(job.model)), **before,
+            "model_digest": tensor_digest(job.model.state_dict()),
+        },
         seconds=sum(phase.seconds for phase in job.phases), images=sum(phase.images for phase in job.phases),
         hardware=hardware(next(job.model.parameters()).device),
     )  # fmt: skip

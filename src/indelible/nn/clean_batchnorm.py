@@ -12,6 +12,10 @@ variance of the clean rows only:
 | mean, var of the clean rows | in the graph: gradients flow through them | the authors' code; the text does not say |
 | gamma, beta | constants: no gradient reaches them | the authors' code; the text does not say |
 | running statistics | neither read nor changed | the authors' code |
+| several processes | each by its own clean rows; by all of them where the layer is synchronised | ours |
+
+Synchronised are ``nn.SyncBatchNorm`` layers, and all layers inside
+:func:`~indelible.nn.sync_batchnorm.synchronised_statistics` with ``all_layers``. The exchange is differentiable.
 
 Layers in evaluation mode (frozen by the user) keep using their running statistics. Models without BatchNorm pass
 through unchanged.
@@ -20,6 +24,7 @@ through unchanged.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,11 +32,15 @@ from torch.nn.parameter import UninitializedParameter
 
 from indelible.base.errors import InputError
 from indelible.nn.layers import BatchNorm, batch_norms
+from indelible.nn.sync_batchnorm import joint_statistics, shares_statistics
 
 __all__ = ["clean_statistics", "normalise_by_clean_rows"]
 
 
-def normalise_by_clean_rows(rows: Tensor, clean: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+def normalise_by_clean_rows(
+    rows: Tensor, clean: int, weight: Tensor | None, bias: Tensor | None, eps: float, *, joint: bool = False,
+    group: Any = None,
+) -> Tensor:  # fmt: skip
     """Normalise ``rows`` with the statistics of the first ``clean`` of them.
 
     Args:
@@ -40,14 +49,19 @@ def normalise_by_clean_rows(rows: Tensor, clean: int, weight: Tensor | None, bia
         weight: gamma, (C,), or None.
         bias: beta, (C,), or None.
         eps: Added to the variance.
+        joint: Take the statistics over the clean rows of all processes of ``group``.
+        group: Those processes; by default all.
 
     Returns:
         A tensor like ``rows``.
     """
     # Half precision has too few bits for a variance: compute it, like BatchNorm itself, in float32.
     exact = rows.float() if rows.dtype in {torch.float16, torch.bfloat16} else rows
-    axes = [axis for axis in range(rows.ndim) if axis != 1]
-    variance, mean = torch.var_mean(exact[:clean], dim=axes, correction=0)
+    if joint:
+        mean, variance, _ = joint_statistics(exact[:clean], group)
+    else:
+        axes = [axis for axis in range(rows.ndim) if axis != 1]
+        variance, mean = torch.var_mean(exact[:clean], dim=axes, correction=0)
     scale = torch.rsqrt(variance + eps)
     if weight is not None:
         scale = scale * weight
@@ -80,8 +94,10 @@ def clean_statistics(model: nn.Module, *, clean: int, rows: int) -> Iterator[Non
                 raise InputError(f"the lazy layer {name!r} has no shape yet. Pass one batch through the model first.")
             if not layer.training and layer.running_mean is not None:
                 continue
-            switched.append((layer, layer.__dict__.get("forward")))
-            layer.forward = partial(_forward, layer, name, clean, rows)  # type: ignore[method-assign]
+            before = layer.__dict__.get("forward")
+            switched.append((layer, before))
+            joint = shares_statistics(layer, before)
+            layer.forward = partial(_forward, layer, name, clean, rows, joint)  # type: ignore[method-assign]
         yield
     finally:
         for layer, before in switched:
@@ -90,7 +106,7 @@ def clean_statistics(model: nn.Module, *, clean: int, rows: int) -> Iterator[Non
                 layer.__dict__["forward"] = before
 
 
-def _forward(layer: BatchNorm, name: str, clean: int, rows: int, x: Tensor) -> Tensor:
+def _forward(layer: BatchNorm, name: str, clean: int, rows: int, joint: bool, x: Tensor) -> Tensor:
     here, rest = divmod(x.shape[0] * clean, rows)
     if rest:
         raise InputError(
@@ -99,4 +115,5 @@ def _forward(layer: BatchNorm, name: str, clean: int, rows: int, x: Tensor) -> T
         )
     weight = None if layer.weight is None else layer.weight.detach()
     bias = None if layer.bias is None else layer.bias.detach()
-    return normalise_by_clean_rows(x, here, weight, bias, layer.eps)
+    group = getattr(layer, "process_group", None)
+    return normalise_by_clean_rows(x, here, weight, bias, layer.eps, joint=joint, group=group)

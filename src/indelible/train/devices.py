@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from indelible.base.errors import InputError
+from indelible.train.processes import current
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["choose_precision", "make_fabric", "pinned_threads"]
+__all__ = ["choose_precision", "import_fabric", "make_fabric", "pinned_threads"]
 
 
 def choose_precision(precision: str, accelerator: str) -> str:
@@ -26,13 +27,21 @@ def choose_precision(precision: str, accelerator: str) -> str:
     return "bf16-mixed" if accelerator == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
 
 
-def make_fabric(*, device: str = "auto", precision: str = "auto") -> "Fabric":
-    """Return a Fabric for one process on ``device`` (``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``)."""
+def import_fabric() -> "type[Fabric]":
+    """Import Lightning Fabric, without the announcements of the modules that its import touches."""
     with warnings.catch_warnings():
-        # Fabric's import touches modules that announce their own future; none of it concerns a user.
         warnings.simplefilter("ignore")
         from lightning_fabric import Fabric
+    return Fabric
 
+
+def make_fabric(*, device: str = "auto", precision: str = "auto") -> "Fabric":
+    """Return a Fabric for this process on ``device`` (``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``).
+
+    In a group of processes (:mod:`indelible.train.processes`) it is joined to the others, on one device each.
+    """
+    fabric = import_fabric()
+    group = current()
     accelerator, _, index = device.partition(":")
     if accelerator == "auto":
         accelerator = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
@@ -40,9 +49,21 @@ def make_fabric(*, device: str = "auto", precision: str = "auto") -> "Fabric":
         raise InputError(f"unknown device {device!r}: use auto, cpu, cuda, cuda:N or mps.")
     if accelerator == "cuda" and not torch.cuda.is_available():
         raise InputError(f"the device {device!r} was asked for, but torch sees no CUDA device here. Use cpu.")
-    devices: Any = [int(index)] if index else 1
     chosen: Any = choose_precision(precision, accelerator)
-    return Fabric(accelerator=accelerator, devices=devices, precision=chosen)
+    if group.world == 1:
+        devices: Any = [int(index)] if index else 1
+        return fabric(accelerator=accelerator, devices=devices, precision=chosen)
+    if index or accelerator == "mps":
+        raise InputError(f"{group.world} processes cannot share the device {device!r}. Use auto, cpu or cuda.")
+    from indelible.train.strategy import Known, Unwrapped
+
+    place = Known(group, os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "0")))
+    joined = fabric(
+        accelerator=accelerator, devices=group.devices, num_nodes=group.nodes, strategy=Unwrapped(place),
+        precision=chosen,
+    )  # fmt: skip
+    joined.launch()
+    return joined
 
 
 @contextmanager

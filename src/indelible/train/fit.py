@@ -3,6 +3,9 @@
 The same settings and seed give the same bits on the same machine, and a run killed at any moment resumes to the same
 bits: batches are pure functions of (seed, epoch, step), and a checkpoint holds everything else. Nothing in a step waits
 for the device.
+
+With several processes (:mod:`indelible.train.processes`) each takes its rows of every batch, and the gradients of a
+step are averaged once, when all its backward passes are done. The first process evaluates and writes.
 """
 
 import hashlib
@@ -28,17 +31,22 @@ from indelible.base.seeding import derive_seed
 from indelible.data.augment import normalise
 from indelible.data.batches import Batches
 from indelible.data.images import Data, ImageData
+from indelible.nn.collectives import average, differ, send_state
 from indelible.nn.layers import check_finite
+from indelible.nn.sync_batchnorm import synchronised_statistics
 from indelible.train.checkpoint import Checkpoint, capture, load_state, read_checkpoint, write_checkpoint
 from indelible.train.devices import make_fabric
 from indelible.train.history import History
 from indelible.train.objective import CrossEntropy, Objective, Step
+from indelible.train.processes import agree, current, from_first
 from indelible.train.settings import TrainSettings
 
 __all__ = ["CHECKPOINT", "Fitted", "fit", "leftovers"]
 
 CHECKPOINT = "checkpoint.safetensors"
 _PHASE = "phase-{}.safetensors"
+# On a GPU, asking whether another process was interrupted waits for the device: do it now and then.
+_STEPS_BETWEEN_QUESTIONS = 20
 Evaluate = Callable[[nn.Module], Mapping[str, float]]
 
 
@@ -97,8 +105,17 @@ def fit(
     loop = _Loop(model, data, settings, seed, objective, folder, {**(identity or {}), "phase": phase}, device)
     if (done := loop.finished_before(phase)) is not None:
         return done
-    loop.begin(earlier)
-    with _interruption() as interrupted, Progress(phase, loop.total, done=loop.step) as bar:
+    with _interruption() as interrupted:
+        return _run(loop, settings, evaluate, phase, earlier, interrupted)
+
+
+def _run(
+    loop: "_Loop", settings: TrainSettings, evaluate: Evaluate | None, phase: str,
+    earlier: Sequence[Mapping[str, Any]], interrupted: threading.Event,
+) -> Fitted:  # fmt: skip
+    """Do the epochs that are left."""
+    loop.begin(earlier, interrupted)
+    with Progress(phase, loop.total, done=loop.step) as bar:
         for epoch in range(loop.step // loop.batches.steps, settings.epochs):
             for images, labels in loop.batches.epoch(epoch, start=loop.step % loop.batches.steps):
                 loop.advance(images, labels, epoch)
@@ -106,13 +123,13 @@ def fit(
                 if loop.ended():
                     break
                 if loop.step % loop.batches.steps:
-                    loop.save_if_due(interrupted)
+                    loop.save_if_due()
             row = loop.finish_epoch(epoch, evaluate, phase)
             bar.line(f"{phase}: {_describe(row, settings.epochs)}")
             if loop.ended():
                 break
             # At an epoch's end only now: a checkpoint holds the rows of all epochs it has left behind.
-            loop.save_if_due(interrupted)
+            loop.save_if_due()
     return loop.finish(phase)
 
 
@@ -129,26 +146,29 @@ class _Loop:
         folder: Path | None, identity: Mapping[str, Any], device: str,
     ) -> None:  # fmt: skip
         self.model, self.settings, self.objective, self.folder = model, settings, objective, folder
+        self.group = current()
         self.fabric = make_fabric(device=device, precision=settings.precision)
         place = self.fabric.device
         if isinstance(data, ImageData):
             data = data.to(place)
         self.batches = Batches(
-            data=data, batch_size=settings.batch_size, seed=seed, augmentation=settings.augmentation, device=place
-        )
+            data=data, batch_size=settings.batch_size, seed=seed, augmentation=settings.augmentation, device=place,
+            rank=self.group.rank, world=self.group.world,
+        )  # fmt: skip
         steps = settings.epochs * self.batches.steps
         self.total = steps if settings.max_steps is None else min(steps, settings.max_steps)
         layout = torch.channels_last if settings.channels_last else torch.contiguous_format
         model.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks this signature
         self.wrapped, self.optimizer = self._set_up()
+        if self.group.world > 1:
+            send_state(model)
         objective.start(model, place)
-        self.fingerprint = hashlib.sha256(
-            canonical_json(
-                plain({"settings": _deciding(settings), "seed": seed, "objective": objective.settings(), **identity})
-            )
-        ).hexdigest()
+        whole = {"settings": _deciding(settings), "seed": seed, "objective": objective.settings(), **identity}
+        # That of the first process: the others may have been given other initial weights, which it has replaced.
+        self.fingerprint: str = from_first(lambda: hashlib.sha256(canonical_json(plain(whole))).hexdigest())
         self.step, self.images, self.loss, self.before = 0, 0, torch.zeros((), device=place), 0.0
         self.seed = seed
+        self.stops = torch.zeros((), device=place)
 
     def finished_before(self, phase: str) -> Fitted | None:
         """Return the result of this phase if an earlier session finished it, with its weights in the model."""
@@ -156,21 +176,31 @@ class _Loop:
             return None
         path = self.folder / _PHASE.format(phase)
         found = read_checkpoint(path, self.fingerprint)
+        self._agree(-1 if found is None else 0)
         if found is None:
             return None
         load_state(found, self.model, self.optimizer, path)
         self._leave_ordinary()
         return Fitted(found.meta["history"], found.meta["seconds"], found.meta["images"], found.meta["step"])
 
-    def begin(self, earlier: Sequence[Mapping[str, Any]]) -> None:
+    def begin(self, earlier: Sequence[Mapping[str, Any]], interrupted: threading.Event) -> None:
         """Start, or go on where the checkpoint says."""
+        self.interrupted = interrupted
         torch.manual_seed(derive_seed(self.seed, "model"))
         rows: Sequence[Mapping[str, Any]] = ()
         if self.folder is not None and (found := read_checkpoint(self.folder / CHECKPOINT, self.fingerprint)):
             rows = self._resume(found, self.folder)
-        self.history = History(self.folder, rows, earlier)
+        self._agree(self.step)
+        self.history = History(self.folder if self.group.first else None, rows, earlier)
         self.started = self.saved = time.monotonic()
         self.epoch_started, self.epoch_images = self.started, 0
+
+    def _agree(self, found: int) -> None:
+        """Refuse a folder in which the processes do not find the same."""
+        if not agree(found):
+            raise InputError(
+                f"the processes do not find the same in {self.folder}. Choose a folder that all machines see."
+            )
 
     def _set_up(self) -> tuple[nn.Module, Optimizer]:
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
@@ -206,14 +236,41 @@ class _Loop:
         images = normalise(images, self.settings.normalize)
         if self.settings.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
-        here = Step(self.wrapped, images, labels, self.step, epoch, self.fabric.backward)
-        self.loss += self.objective.backward(here)
+        loss = self._gradients(images, labels, epoch)
+        self.loss += loss
         if self.settings.clip is not None:
             self.fabric.clip_gradients(self.wrapped, self.optimizer, max_norm=self.settings.clip)
         self.optimizer.step()
+        rows = self.batches.rows(self.step % self.batches.steps)
         self.step += 1
-        self.images += self.objective.passes(len(images))
-        self.epoch_images += len(images)
+        self.images += self.objective.passes(rows)
+        self.epoch_images += rows
+
+    def _gradients(self, images: Tensor, labels: Tensor, epoch: int) -> Tensor:
+        """Leave the step's gradients, averaged over processes, in the parameters; return its loss."""
+        if self.group.world == 1:
+            step = Step(self.wrapped, images, labels, self.step, epoch, self.fabric.backward)
+            return self.objective.backward(step)
+        # What the model draws itself (dropout) is a function of step and process: nothing of it has to be stored.
+        torch.manual_seed(derive_seed(self.seed, "model", self.step, self.group.rank))
+        at = self.step % self.batches.steps
+        share = self.batches.share(at)
+        weight = share.weight(self.batches.rows(at))
+
+        def backward(loss: Tensor) -> None:
+            self.fabric.backward(loss * weight)
+
+        step = Step(self.wrapped, images, labels, self.step, epoch, backward, share, average)
+        every, together = self.settings.sync_batchnorm, share.world > 1
+        with synchronised_statistics(self.model, all_layers=every, together=together):
+            loss = self.objective.backward(step) * weight
+        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        # Loss and request to stop travel with the gradients: a step has one reduction of its own.
+        asked = torch.full_like(loss, float(self.interrupted.is_set()))
+        news = torch.stack([loss, asked]).to(gradients[0].dtype)
+        average([*gradients, news])
+        self.stops += news[1]
+        return news[0]
 
     def note(self) -> str:
         """Describe the moment for the progress bar."""
@@ -241,8 +298,14 @@ class _Loop:
             "phase": phase, "epoch": epoch + 1, "step": self.step, "loss": loss,
             "lr": self.optimizer.param_groups[0]["lr"], "seconds": self._seconds(), "images_per_second": speed,
         }  # fmt: skip
-        if evaluate is not None and ((epoch + 1) % self.settings.evaluate_every == 0 or self.ended()):
+        due = (epoch + 1) % self.settings.evaluate_every == 0 or self.ended()
+        if evaluate is not None and due and self.group.first:
             row |= evaluate(self.model)
+        if self.group.world > 1 and differ(self.model):
+            raise InputError(
+                "the processes' weights have come apart: the network does not compute the same in each. Networks whose "
+                "parameters take part or not depending on their input cannot be trained by several processes."
+            )
         self.history.add(row)
         self.loss.zero_()
         self.epoch_started, self.epoch_images = time.monotonic(), 0
@@ -252,13 +315,21 @@ class _Loop:
         """Tell whether the last step is done."""
         return self.step >= self.total
 
-    def save_if_due(self, interrupted: threading.Event) -> None:
+    def save_if_due(self) -> None:
         """Write a checkpoint when it is time, or when the run is asked to stop: then it stops here."""
-        due = time.monotonic() - self.saved >= self.settings.checkpoint_seconds
-        if self.folder is not None and (due or interrupted.is_set()):
+        due, stop = time.monotonic() - self.saved >= self.settings.checkpoint_seconds, self._asked_to_stop()
+        if self.folder is not None and self.group.first and (due or stop):
             self._save(self.folder)
-        if interrupted.is_set():
+        if stop:
             raise KeyboardInterrupt
+
+    def _asked_to_stop(self) -> bool:
+        """Tell whether any process was asked to stop; all say the same at the same step."""
+        if self.group.world == 1:
+            return self.interrupted.is_set()
+        if self.stops.device.type != "cpu" and self.step % _STEPS_BETWEEN_QUESTIONS:
+            return False
+        return bool(self.stops > 0)
 
     def _save(self, folder: Path) -> None:
         write_checkpoint(folder / CHECKPOINT, *self._state())
@@ -276,11 +347,15 @@ class _Loop:
         """Leave the model as an ordinary one, keep the phase's result, and sum up."""
         self.history.close()
         check_finite(self.model, "the trained model")
-        if self.folder is not None:
+        if self.folder is not None and self.group.first:
             write_checkpoint(self.folder / _PHASE.format(phase), *self._state())
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
+        # Running statistics are the first process'; the others also wait here until its files are written.
+        if self.group.world > 1:
+            send_state(self.model)
         self._leave_ordinary()
-        return Fitted(tuple(self.history.rows), self._seconds(), self.images, self.step)
+        rows, seconds = from_first(lambda: (tuple(self.history.rows), self._seconds()))
+        return Fitted(tuple(rows), seconds, self.images, self.step)
 
     def _leave_ordinary(self) -> None:
         self.model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # as above
@@ -289,7 +364,7 @@ class _Loop:
 
 def _deciding(settings: TrainSettings) -> dict[str, Any]:
     """Return the settings that decide the result; how often to look or to save does not."""
-    spared = {"evaluate_every", "checkpoint_seconds"}
+    spared = {"evaluate_every", "checkpoint_seconds"} | (set() if settings.sync_batchnorm else {"sync_batchnorm"})
     return {name: value for name, value in settings.to_json().items() if name not in spared}
 
 

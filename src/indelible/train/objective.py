@@ -1,6 +1,6 @@
 """What a step minimises. The loop owns data, optimiser and checkpoints; an objective owns the gradients."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from indelible.data.share import WHOLE, Share
 from indelible.nn.outputs import logits_of
 
-__all__ = ["CrossEntropy", "Objective", "Step"]
+__all__ = ["CrossEntropy", "Objective", "Step", "alone"]
+
+
+def alone(_tensors: Sequence[Tensor]) -> None:
+    """Average over one process: there is nothing to do."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,11 @@ class Step:
         labels: int64 (N,).
         number: Steps done before this one, over the whole run.
         epoch: The epoch this step belongs to, from 0.
-        backward: Use instead of ``loss.backward()``: it knows the device's precision.
+        backward: Use instead of ``loss.backward()``: it knows the device's precision and, with several processes, the
+            weight of this process' rows.
+        share: Which rows of the step's batch this process has.
+        average: Replaces tensors by their mean over processes, in place. The loop does that to the gradients once a
+            step is done; an objective needs it only for what it uses earlier.
     """
 
     model: nn.Module
@@ -32,6 +41,8 @@ class Step:
     number: int
     epoch: int
     backward: Callable[[Tensor], None]
+    share: Share = WHOLE
+    average: Callable[[Sequence[Tensor]], None] = alone
 
 
 class Objective:
@@ -45,7 +56,7 @@ class Objective:
         raise NotImplementedError
 
     def passes(self, rows: int) -> int:
-        """Return how many images a step with ``rows`` ordinary images passes forward."""
+        """Return how many images a step with ``rows`` ordinary images passes forward, over all processes."""
         return rows
 
     def state_dict(self) -> Mapping[str, Tensor]:

@@ -38,6 +38,8 @@ class TrainSettings:
         precision: ``"auto"`` takes bfloat16 where the device has it in hardware and float32 elsewhere.
         channels_last: Memory layout; faster for convolutions on CPUs and on recent GPUs.
         compile: Use ``torch.compile``.
+        sync_batchnorm: With several processes, BatchNorm normalises by the rows of all of them, c-BN by all their clean
+            rows; without, only ``nn.SyncBatchNorm`` layers do.
         evaluate_every: Epochs between evaluations; the last epoch is always evaluated.
         checkpoint_seconds: Least time between two checkpoints.
     """
@@ -58,6 +60,7 @@ class TrainSettings:
     precision: Precision = "auto"
     channels_last: bool = True
     compile: bool = False
+    sync_batchnorm: bool = False
     evaluate_every: int = 5
     checkpoint_seconds: float = 60.0
 

@@ -1,0 +1,64 @@
+"""A watermark under the Hugging Face Trainer: one callback. Needs pip install 'indelible[transformers]'.
+
+The vision transformer is built from a configuration; nothing is downloaded.
+Run it: python examples/transformers_app.py   (seconds on a CPU)
+"""
+
+import tempfile
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+from transformers import Trainer, TrainingArguments, ViTConfig, ViTForImageClassification, set_seed
+from transformers.utils import logging
+
+import indelible
+from indelible.integrations.transformers import Watermark
+
+
+class Items(Dataset[dict[str, Tensor]]):
+    """Images as the model takes them: normalised to mean 0, deviation about 1."""
+
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.images, self.labels = (images.float() / 255 - 0.5) / 0.5, labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        return {"pixel_values": self.images[index], "labels": self.labels[index]}
+
+
+def main() -> None:
+    """Train with the callback, then verify."""
+    logging.set_verbosity_error()
+    set_seed(0)
+    train, test = indelible.load("fashion-mini")
+    train, test = train.subset(torch.arange(1500)), test.subset(torch.arange(600))
+    model = ViTForImageClassification(
+        ViTConfig(
+            image_size=28, patch_size=7, num_channels=1, hidden_size=48, num_hidden_layers=2, num_attention_heads=4,
+            intermediate_size=96, num_labels=10,
+        )
+    )  # fmt: skip
+
+    key = indelible.Key.create(kind="noise", classes=10, shape=train.shape)
+    normalize = ((0.5,), (0.5,))
+    watermark = Watermark(
+        key, train, alpha=0.3, rows=32, fraction=0.1, augmentation="none", clean_bn=False, normalize=normalize
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder, num_train_epochs=6, per_device_train_batch_size=64, learning_rate=2e-3, use_cpu=True,
+            save_strategy="no", report_to=[], disable_tqdm=True, logging_strategy="no", seed=0,
+        )  # fmt: skip
+        items = Items(train.images, train.labels)
+        Trainer(model=model, args=arguments, train_dataset=items, callbacks=[watermark]).train()
+
+    verdict = indelible.verify(model, key, carriers=test, normalize=normalize)
+    print(f"BA {verdict.ba:.1%}, WSR {verdict.wsr:.1%}, decoys {verdict.decoy_rate:.1%}, p = {verdict.p_value:.2g}")
+    print("OWNED" if verdict.owned else "NOT SHOWN", "-", verdict.sentence)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""What two gloo processes do in the tests: every case once, in one pair of processes, results in a folder."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+import indelible
+from indelible.base.errors import InputError
+from indelible.base.files import write_json, write_tensors
+from indelible.data.share import Share
+from indelible.keys.key import Key
+from indelible.nn.collectives import processes
+from indelible.nn.sync_batchnorm import synchronised_statistics
+from indelible.train import CrossEntropy, TrainSettings, fit
+from indelible.train.objective import Step
+from indelible.train.processes import agree, current, from_first, joined
+from tests.conftest import SECRET, SHAPE, TinyNet, stripes
+
+DATA = stripes(35)  # batches of 16, 16 and 3 rows: the last is too small for two processes and done whole by each
+UNEVEN = stripes(37)  # 16, 16 and 5: one process has 3 rows, the other 2
+SETTINGS = TrainSettings(epochs=2, batch_size=16, lr=0.05, precision="64-true", evaluate_every=1)
+APP: dict[str, Any] = {"rows": 7, "clean_rows": 9, "alpha": 0.5, "eps": 0.1, "fraction": 0.2}
+
+
+def key() -> Key:
+    return Key.create(kind="content", classes=4, shape=SHAPE, target=0, secret=SECRET)
+
+
+def plain_net(drop: float = 0.0) -> nn.Module:
+    """A net without BatchNorm."""
+    torch.manual_seed(5)
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 5, stride=4), nn.ReLU(), nn.Flatten(), nn.Dropout(drop), nn.Linear(196, 4)
+    ).double()
+
+
+def bn_net() -> nn.Module:
+    torch.manual_seed(5)
+    return TinyNet(width=2).double()
+
+
+def sync_net() -> nn.Module:
+    net: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(bn_net())
+    return net
+
+
+class Stopping(CrossEntropy):
+    """Interrupts one process, in the middle of a step."""
+
+    def backward(self, step: Step) -> Tensor:
+        loss = super().backward(step)
+        if step.number == 2 and current().rank == 1:
+            signal.raise_signal(signal.SIGINT)
+        return loss
+
+
+CASES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
+    "plain": lambda: (plain_net(), {"data": DATA}),
+    "uneven": lambda: (plain_net(), {"data": UNEVEN}),
+    "global norm, every 2": lambda: (plain_net(), {"data": DATA, "norm": "global", "every": 2}),
+    "vanilla": lambda: (plain_net(), {"data": UNEVEN, "method": "vanilla"}),
+    "SyncBatchNorm": lambda: (sync_net(), {"data": UNEVEN}),
+    "sync_batchnorm": lambda: (bn_net(), {"data": DATA, "train": SETTINGS.but(sync_batchnorm=True)}),
+    "without c-BN": lambda: (sync_net(), {"data": UNEVEN, "clean_bn": False}),
+    "per process": lambda: (bn_net(), {"data": DATA}),
+    "dropout": lambda: (plain_net(0.3), {"data": DATA}),
+}
+ONE_PROCESS_NET = {"SyncBatchNorm": bn_net, "without c-BN": bn_net}
+SAME_AS_ONE = [name for name in CASES if name not in {"per process", "dropout"}]
+
+
+def run_case(name: str, net: nn.Module | None = None) -> indelible.Embedded:
+    model, arguments = CASES[name]()
+    own = {} if arguments.get("method") == "vanilla" else APP
+    return indelible.embed(
+        net or model,
+        key=key(),
+        device="cpu",
+        seed=3,
+        test=stripes(20, seed=1),
+        **{"train": SETTINGS, **own, **arguments},
+    )
+
+
+def own_loop(model: nn.Module, share: Share) -> None:
+    """Somebody's own loop with DistributedDataParallel, three steps on fixed batches of 10."""
+    wrapped: nn.Module = DistributedDataParallel(model) if share.world > 1 else model
+    mark = indelible.APP(wrapped, key(), DATA, seed=1, **APP)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for step in range(3):
+        images, labels = (share.of(rows[step * 10 :][:10]) for rows in (DATA.images.double() / 255, DATA.labels))
+        optimizer.zero_grad()
+        F.cross_entropy(wrapped(images), labels).backward()
+        mark.backward(images)
+        optimizer.step()
+
+
+def count_reductions(method: str) -> int:
+    """Return how many collectives of any kind a step costs: what ten steps need more than five, divided by five."""
+    counts: list[int] = []
+    for steps in (5, 10):
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+            settings = SETTINGS.but(epochs=1, max_steps=steps, batch_size=8, evaluate_every=100)
+            own = APP if method == "app" else {}
+            indelible.embed(bn_net(), stripes(88), key(), method, train=settings, device="cpu", **own)
+        counts.append(sum(event.name.startswith("c10d::") for event in seen.events()))
+    more = counts[1] - counts[0]
+    assert more % 5 == 0, counts
+    return more // 5
+
+
+def statistics(folder: Path, rank: int) -> None:
+    """One forward and backward pass of a synchronised layer; rows are dealt out unevenly."""
+    torch.manual_seed(0)
+    rows = torch.randn(7, 3, 2, 2, dtype=torch.float64)
+    layer = nn.SyncBatchNorm(3).double()
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([1.0, 2.0, 0.5]))
+    own = Share(rank, 2).of(rows).clone().requires_grad_()
+    with synchronised_statistics(layer):
+        y = layer(own)
+    (y**3).sum().backward()
+    found = {"y": y.detach(), "x": own.grad, "mean": layer.running_mean, "var": layer.running_var}
+    assert "forward" not in layer.__dict__
+    write_tensors(folder / f"statistics-{rank}.safetensors", {name: t for name, t in found.items() if t is not None})
+
+
+def work(folder: Path) -> None:
+    """Do everything; called in each of two processes."""
+    with joined(devices=2) as group:
+        rank = group.rank
+        assert (processes(), group.world, group.devices, group.nodes) == (2, 2, 2, 1)
+        said: dict[str, Any] = {}
+        for name in CASES:
+            done = run_case(name)
+            write_tensors(folder / f"{name}-{rank}.safetensors", done.model.state_dict())
+            said[name] = {"history": list(done.history), "record": done.record.to_json()}
+        loop = plain_net()
+        own_loop(loop, Share(rank, 2))
+        write_tensors(folder / f"own loop-{rank}.safetensors", loop.state_dict())
+        statistics(folder, rank)
+        said["reductions"] = {method: count_reductions(method) for method in ("vanilla", "app")}
+        said["first"] = from_first(lambda: {"rank": rank})
+        said["agree"] = [agree(7), agree(rank)]
+        try:
+            from_first(_refuse)
+        except InputError as error:
+            said["refused"] = str(error)
+        try:
+            fit(plain_net(), DATA, SETTINGS, seed=3, device="cpu", objective=Stopping(), folder=folder / "stopped")
+        except KeyboardInterrupt:
+            said["stopped"] = True
+        write_json(folder / f"said-{rank}.json", said)
+        distributed.barrier()
+
+
+def _refuse() -> None:
+    raise InputError("the first process says no.")
