@@ -89,7 +89,9 @@ def test_any_network_comes_out_ordinary(name: str, recipe: str, network: str) ->
 @pytest.mark.parametrize("name", ATTACKS)
 def test_the_papers_networks_for_a_few_steps(name: str, network: str) -> None:
     stolen = build_model(network, classes=4, shape=(3, 32, 32), seed=0).eval()
-    settings = {setting: 1 if setting == "epochs" else value for setting, value in SETTINGS[name].items()}
+    settings: dict[str, Any] = {
+        setting: 1 if setting == "epochs" else value for setting, value in SETTINGS[name].items()
+    }
     attacked = attack(stolen, stripes(20), name, device="cpu", **settings)
     check_ordinary(attacked.model, stolen)
 
