@@ -54,13 +54,10 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_import_is_quick() -> None:
-    """Under two seconds beyond torch; the best of three, since machines are noisy."""
-    code = "import time, torch; began = time.perf_counter(); import indelible; print(time.perf_counter() - began)"
-    best = min(
-        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
-        for _ in range(3)
-    )
-    assert best < 2.0
+    """Under two seconds beyond torch; processor time, which other work on the machine does not lengthen."""
+    code = "import time, torch; began = time.process_time(); import indelible; print(time.process_time() - began)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert float(found) < 2.0
 
 
 def test_heavy_and_optional_packages_are_not_imported() -> None:
