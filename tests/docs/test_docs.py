@@ -73,7 +73,9 @@ class TinyData:
             "owner_data": data,
             "attacker_data": stripes(80, 10, seed=2),
             "test_data": test,
+            "cross_entropy": torch.nn.functional.cross_entropy,
         }
+        self.names["optimizer"] = torch.optim.SGD(self.names["model"].parameters(), lr=0.01)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ days; it is meant for a GPU.
 the number of steps scale themselves (:attr:`~indelible.embed.base.EmbeddingMethod.cpu_settings`).
 
 Each has a short form for a model that is trained already (``start="trained"``): a fifth of the epochs, one cycle that
-peaks at a fifth of the rate. docs/protect-trained.md shows how short it can be.
+peaks at a fifth of the rate. How short it can be made has not been measured yet.
 """
 
 from dataclasses import dataclass
