@@ -11,7 +11,8 @@ from torch import Tensor, nn
 import indelible
 from indelible.attacks import NeuralNetworkLaundering, attack
 from indelible.attacks.neural_cleanse import NeuralCleanse
-from indelible.attacks.nnl import Laundering, Patch, reactions, reset
+from indelible.attacks.nnl import Laundering, Patch, reactions, reset, strongest
+from indelible.base.errors import InputError
 from indelible.data.augment import normalise
 from indelible.data.images import ImageData
 from indelible.train import Schedule
@@ -128,14 +129,45 @@ def test_an_ordinary_model_comes_out_with_the_search_on_record(net: TinyNet, dat
     # TinyNet has outputs of 16 x 16 and 8 x 8: nothing in between, so both recipes look at both.
     assert (figures["channels"], figures["neurons"]) == (24, 4)
     # An epoch of the search for each class, one look with and one without the patch, an epoch of pairs.
-    assert attacked.record.images == 4 * 320 + 2 * 320 + 2 * 320
+    # Eleven shares are judged on the 32 held-out images.
+    assert attacked.record.images == 4 * 320 + 2 * 320 + 11 * 32 + 2 * 320
+    assert attacked.curve is not None
+    assert figures["share"] == attacked.curve.chosen
 
 
 def test_thresholds_decide_what_is_reset(net: TinyNet, data: ImageData) -> None:
-    none = attack(net, data, "nnl", device="cpu", conv_threshold=1e9, dense_threshold=1e9, **QUICK).record.metrics
-    every = attack(net, data, "nnl", device="cpu", conv_threshold=-1e9, dense_threshold=-1e9, **QUICK).record.metrics
+    settings = {**QUICK, "share": 1.0}
+    none = attack(net, data, "nnl", device="cpu", conv_threshold=1e9, dense_threshold=1e9, **settings).record.metrics
+    many = attack(net, data, "nnl", device="cpu", conv_threshold=1e-9, dense_threshold=1e-9, **settings).record.metrics
     assert (none["channels_reset"], none["neurons_reset"]) == (0, 0)
-    assert (every["channels_reset"], every["neurons_reset"]) == (24, 4)
+    assert many["channels_reset"] > 4
+    assert many["neurons_reset"] > 0
+
+
+def test_the_budget_decides_the_share(net: TinyNet, data: ImageData) -> None:
+    """Whatever it costs: all that react; for nothing: only what costs nothing on the held-out images."""
+    settings = {**QUICK, "conv_threshold": 1e-3, "dense_threshold": 1e-3}
+    free = attack(net, data, "nnl", device="cpu", ba_drop=1.0, **settings)
+    frugal = attack(net, data, "nnl", device="cpu", ba_drop=0.0, **settings)
+    assert free.curve is not None
+    assert frugal.curve is not None
+    assert free.curve.chosen == 1.0
+    chosen = frugal.curve.values.index(frugal.curve.chosen)
+    assert frugal.curve.accuracies[chosen] >= frugal.curve.accuracies[0]
+    with pytest.raises(InputError, match="share"):
+        NeuralNetworkLaundering(share=1.5)
+
+
+def test_strongest_by_hand() -> None:
+    """Above 1 are 3, 2 and 1.5: a third of them is the 3, two thirds are 3 and 2, none of them none."""
+    excesses = {"one": torch.tensor([0.5, 3.0]), "two": torch.tensor([1.5, -2.0, 2.0])}
+    wanted = {
+        0.0: ([False, False], [False, False, False]), 1 / 3: ([False, True], [False, False, False]),
+        2 / 3: ([False, True], [False, False, True]), 1.0: ([False, True], [True, False, True]),
+    }  # fmt: skip
+    for share, (one, two) in wanted.items():
+        found = strongest(excesses, share)
+        assert (found["one"].tolist(), found["two"].tolist()) == (one, two)
 
 
 def test_resumes_to_the_same_bits(
