@@ -27,6 +27,8 @@ UNEVEN = stripes(37)  # 16, 16 and 5: one process has 3 rows, the other 2
 SETTINGS = TrainSettings(epochs=2, batch_size=16, lr=0.05, precision="64-true", evaluate_every=1)
 APP: dict[str, Any] = {"rows": 7, "clean_rows": 9, "alpha": 0.5, "eps": 0.1, "fraction": 0.2}
 
+CW: dict[str, Any] = {"levels": 3, "draws": 2, "rows": 4, "start_epoch": 0, "fraction": 0.2}
+
 
 def key() -> Key:
     return Key.create(kind="content", classes=4, shape=SHAPE, target=0, secret=SECRET)
@@ -65,6 +67,8 @@ CASES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     "uneven": lambda: (plain_net(), {"data": UNEVEN}),
     "global norm, every 2": lambda: (plain_net(), {"data": DATA, "norm": "global", "every": 2}),
     "vanilla": lambda: (plain_net(), {"data": UNEVEN, "method": "vanilla"}),
+    "EW": lambda: (plain_net(), {"data": UNEVEN, "method": "ew", "epochs": 1, "fraction": 0.2}),
+    "CW": lambda: (plain_net(), {"data": DATA, "method": "cw", **CW}),
     "SyncBatchNorm": lambda: (sync_net(), {"data": UNEVEN}),
     "sync_batchnorm": lambda: (bn_net(), {"data": DATA, "train": SETTINGS.but(sync_batchnorm=True)}),
     "without c-BN": lambda: (sync_net(), {"data": UNEVEN, "clean_bn": False}),
@@ -77,7 +81,7 @@ SAME_AS_ONE = [name for name in CASES if name not in {"per process", "dropout"}]
 
 def run_case(name: str, net: nn.Module | None = None) -> indelible.Embedded:
     model, arguments = CASES[name]()
-    own = {} if arguments.get("method") == "vanilla" else APP
+    own = {} if "method" in arguments else APP
     return indelible.embed(
         net or model,
         key=key(),
