@@ -3,6 +3,7 @@
 import ast
 import copy
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -88,6 +89,7 @@ def test_any_network_comes_out_ordinary(name: str, recipe: str, network: str) ->
 @pytest.mark.parametrize("network", ["resnet-18", "resnet-50", "vgg-16", "mobilenet-v2", "vit-tiny"])
 @pytest.mark.parametrize("name", ATTACKS)
 def test_the_papers_networks_for_a_few_steps(name: str, network: str) -> None:
+    torch.set_num_threads(min(2, os.cpu_count() or 1))  # large networks: one core would take minutes
     stolen = build_model(network, classes=4, shape=(3, 32, 32), seed=0).eval()
     settings: dict[str, Any] = {
         setting: 1 if setting == "epochs" else value for setting, value in SETTINGS[name].items()

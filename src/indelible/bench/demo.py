@@ -16,8 +16,8 @@ larger alpha than the paper's 0.01 (it takes 31,200 of them); docs/demo.md tells
 import hashlib
 import multiprocessing
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,31 +107,20 @@ def run_demo(
         Progress("demo", epochs, done=_done(place)) as bar,
         ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool,
     ):
-        costly_first = sorted(jobs, key=lambda job: -job[2].cost)
-        waiting = {pool.submit(_job, folder, seed, row, settings): (seed, row) for folder, seed, row in costly_first}
-        try:
-            for future in _watched(waiting, bar, place):
-                seed, row = waiting[future]
+        # Only as many as there are workers are handed over: what waits in a pool's own queue cannot be called back.
+        left = sorted(jobs, key=lambda job: -job[2].cost)
+        waiting: dict[Future[str], tuple[int, Row]] = {}
+        while left or waiting:
+            while left and len(waiting) < count:
+                folder, seed, row = left.pop(0)
+                waiting[pool.submit(_job, folder, seed, row, settings)] = (seed, row)
+            for future in wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED).done:
+                seed, row = waiting.pop(future)
                 bar.line(f"seed {seed}: {row.title}: {future.result()}")
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+            bar.advance(_done(place) - bar.done)
     for folder, _, row in jobs:
         folders += [folder / row.name, *([folder / f"{row.name}-ft"] if row.method else [])]
     return folders
-
-
-def _watched(waiting: Mapping[Future[str], Any], bar: Progress, place: Path) -> Iterator[Future[str]]:
-    """Yield futures as they end, and move the bar by the epochs that the workers have written down."""
-    left = set(waiting)
-    while left:
-        try:
-            for future in as_completed(left, timeout=1.0):
-                left.remove(future)
-                yield future
-        except TimeoutError:
-            pass
-        bar.advance(_done(place) - bar.done)
 
 
 def _done(place: Path) -> int:
