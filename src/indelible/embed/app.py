@@ -37,11 +37,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.registry import MethodInfo
-from indelible.base.seeding import generator
-from indelible.data.augment import Augmentation, Normalization, augment, normalise, to_float
+from indelible.data.augment import Augmentation, Normalization
 from indelible.data.convert import as_data
 from indelible.data.share import WHOLE, Share
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
+from indelible.embed.marked import MarkedBatches
 from indelible.embed.mixing import mix, watermark_count
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.clean_batchnorm import clean_statistics
@@ -92,20 +92,8 @@ class WatermarkPasses:
         self, model: nn.Module, method: "AdversarialPerturbation", samples: WatermarkSamples, *,
         augmentation: Augmentation = "crop-flip", normalize: Normalization | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
-        self.model, self.method, self.seed = model, method, seed
-        self._augmentation: Augmentation = augmentation
-        self._normalize = normalize
-        self._images, self._labels = samples.images, samples.labels
-
-    def batch(self, number: int, like: Tensor, share: Share = WHOLE) -> tuple[Tensor, Tensor]:
-        """Return this process' part of B_w of step ``number``, in the type and on the device of ``like``."""
-        self._images, self._labels = self._images.to(like.device), self._labels.to(like.device)
-        random = generator(self.seed, "watermark", number)
-        rounds = -(-self.method.rows // len(self._images))
-        order = torch.cat([torch.randperm(len(self._images), generator=random) for _ in range(rounds)])
-        at = share.of(order[: self.method.rows]).to(like.device)
-        images = to_float(augment(self._images[at], self._augmentation, random, share, self.method.rows))
-        return normalise(images, self._normalize).to(like.dtype), self._labels[at]
+        self.model, self.method = model, method
+        self.marked = MarkedBatches(samples, method.rows, augmentation=augmentation, normalize=normalize, seed=seed)
 
     def backward(
         self, images: Tensor, number: int, share: Share = WHOLE, average: Average = alone, *, finished: bool = False
@@ -125,7 +113,7 @@ class WatermarkPasses:
             return images.new_zeros(())
         if min(method.rows, method.clean_rows) < share.world:
             raise InputError(f"each of {share.world} processes needs a watermark row and a clean row: give more rows.")
-        marked, labels = self.batch(number, images, share)
+        marked, labels = self.marked.batch(number, images, share)
         clean = images[: share.count(method.clean_rows)]
         return self.add_gradient(clean, marked, labels, share.weight(method.rows), average, finished=finished)
 

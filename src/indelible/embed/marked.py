@@ -5,6 +5,7 @@ from torch import Tensor
 
 from indelible.base.seeding import generator
 from indelible.data.augment import Augmentation, Normalization, augment, normalise, to_float
+from indelible.data.share import WHOLE, Share
 from indelible.keys.key import WatermarkSamples
 
 __all__ = ["MarkedBatches"]
@@ -30,12 +31,12 @@ class MarkedBatches:
         self._normalize = normalize
         self._images, self._labels = samples.images, samples.labels
 
-    def batch(self, number: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Return batch ``number``: images and labels, in the type and on the device of ``like``."""
+    def batch(self, number: int, like: Tensor, share: Share = WHOLE) -> tuple[Tensor, Tensor]:
+        """Return this process' part of batch ``number``: images and labels, in type and on the device of ``like``."""
         self._images, self._labels = self._images.to(like.device), self._labels.to(like.device)
         random = generator(self.seed, "watermark", number)
         rounds = -(-self.rows // len(self._images))
         order = torch.cat([torch.randperm(len(self._images), generator=random) for _ in range(rounds)])
-        at = order[: self.rows].to(like.device)
-        images = to_float(augment(self._images[at], self._augmentation, random))
+        at = share.of(order[: self.rows]).to(like.device)
+        images = to_float(augment(self._images[at], self._augmentation, random, share, self.rows))
         return normalise(images, self._normalize).to(like.dtype), self._labels[at]

@@ -6,8 +6,9 @@ days; it is meant for a GPU.
 ``cpu``: 12 epochs of one cycle in batches of 64, for the small ResNets on some thousand images. Methods that depend on
 the number of steps scale themselves (:attr:`~indelible.embed.base.EmbeddingMethod.cpu_settings`).
 
-Each has a short form for a model that is trained already (``start="trained"``): a fifth of the epochs, one cycle that
-peaks at a fifth of the rate. How short it can be made has not been measured yet.
+Each has a short form for a model that is trained already (``start="trained"``): fewer epochs of one cycle that peaks at
+half the rate. docs/protect-trained.md shows what a shorter or gentler run gives up on a CPU; the form of ``paper`` has
+not been measured.
 """
 
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ PRESETS.add(
         "paper",
         "the paper's 100 epochs; a GPU job",
         TrainSettings(),
-        TrainSettings(epochs=20, lr=0.02, schedule=Schedule.one_cycle()),
+        TrainSettings(epochs=20, lr=0.05, schedule=Schedule.one_cycle()),
     )
 )
 PRESETS.add(
@@ -61,6 +62,6 @@ PRESETS.add(
         "cpu",
         "a one-cycle run for small networks on a few cores",
         TrainSettings(epochs=12, batch_size=64, schedule=Schedule.one_cycle(), evaluate_every=4),
-        TrainSettings(epochs=3, batch_size=64, lr=0.02, schedule=Schedule.one_cycle(), evaluate_every=1),
+        TrainSettings(epochs=10, batch_size=64, lr=0.05, schedule=Schedule.one_cycle(), evaluate_every=2),
     )
 )
