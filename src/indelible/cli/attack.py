@@ -222,7 +222,7 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
 
     from indelible.attacks import ATTACKS
     from indelible.base.errors import InputError
-    from indelible.report.suite import suite, suite_table
+    from indelible.report.suite import PAPER_ATTACKS, suite, suite_table
     from indelible.train.run import Run
 
     settings = _settings(arguments, list(ATTACKS))
@@ -246,7 +246,10 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
         raise InputError(f"no attack could be run: {'; '.join(refused.values())}")
     rows = suite([victim.folder, *folders])
     if not arguments.json:
-        Console().print(suite_table(rows))
+        console = Console()
+        console.print(suite_table(rows))
+        if set(PAPER_ATTACKS) < {*PAPER_ATTACKS, *rows[0].after}:
+            console.print(suite_table(rows, paper=False))
     told = [f"{method} was not possible: {reason}" for method, reason in refused.items()]
     document = {"suite": [row.to_json() for row in rows], "runs": [str(folder) for folder in folders]}
     emit(arguments, {**document, "refused": refused}, "\n".join([*told, *(f"kept in {folder}" for folder in folders)]))
