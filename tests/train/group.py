@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 import indelible
+from indelible.attacks import ATTACKS as ALL_ATTACKS
 from indelible.base.errors import InputError
 from indelible.base.files import write_json, write_tensors
 from indelible.data.share import Share
@@ -115,6 +116,18 @@ def run_case(name: str, net: nn.Module | None = None) -> indelible.Embedded:
     )
 
 
+ATTACKS: dict[str, dict[str, Any]] = {
+    "ft": {"epochs": 1, "batch_size": 16},
+    "nad": {"teacher_epochs": 1, "epochs": 1, "batch_size": 16},
+    "distill": {"epochs": 1, "batch_size": 16},
+}
+
+
+def run_attack(name: str) -> nn.Module:
+    """Attack a net without BatchNorm, in float32: what one process does, two can do."""
+    return indelible.attack(plain_net().float(), UNEVEN, name, device="cpu", seed=3, **ATTACKS[name]).model
+
+
 def own_loop(model: nn.Module, share: Share) -> None:
     """Somebody's own loop with DistributedDataParallel, three steps on fixed batches of 10."""
     wrapped: nn.Module = DistributedDataParallel(model) if share.world > 1 else model
@@ -168,6 +181,14 @@ def work(folder: Path) -> None:
             done = run_case(name)
             write_tensors(folder / f"{name}-{rank}.safetensors", done.model.state_dict())
             said[name] = {"history": list(done.history), "record": done.record.to_json()}
+        for name in ATTACKS:
+            write_tensors(folder / f"{name}-{rank}.safetensors", run_attack(name).state_dict())
+        said["alone"] = {}
+        for name in sorted(set(ALL_ATTACKS) - set(ATTACKS)):
+            try:
+                indelible.attack(bn_net().float(), DATA, name, device="cpu")
+            except InputError as error:
+                said["alone"][name] = str(error)
         loop = plain_net()
         own_loop(loop, Share(rank, 2))
         write_tensors(folder / f"own loop-{rank}.safetensors", loop.state_dict())

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import indelible
+from indelible.attacks import ATTACKS
 from indelible.base.errors import InputError
 from indelible.base.files import read_json
 from indelible.base.progress import silenced
@@ -82,6 +83,25 @@ def test_own_loop_with_distributed_data_parallel(pair: Path) -> None:
     alone = group.plain_net()
     group.own_loop(alone, Share())
     close(load_file(pair / "own loop-0.safetensors"), dict(alone.state_dict()))
+
+
+@pytest.mark.parametrize("name", group.ATTACKS)
+def test_attacks_that_only_train_give_what_one_process_gives(pair: Path, name: str) -> None:
+    alone = group.run_attack(name).state_dict()
+    start = group.plain_net().float().state_dict()
+    assert any(not torch.allclose(alone[part], start[part], atol=1e-3) for part in start), "it did train"
+    for rank in (0, 1):
+        together = load_file(pair / f"{name}-{rank}.safetensors")
+        for part, value in alone.items():
+            torch.testing.assert_close(together[part], value, rtol=1e-4, atol=1e-5, msg=part)
+
+
+def test_the_other_attacks_say_why_one_process_does_them(pair: Path) -> None:
+    said = read_json(pair / "said-0.json")["alone"]
+    assert set(said) == set(ATTACKS) - set(group.ATTACKS)
+    assert all("runs in one process: it chooses its strength" in message for message in said.values())
+    student = ATTACKS["distill"].build(architecture="resnet-w8")
+    assert "returns another network (resnet-w8)" in student.alone()
 
 
 def test_a_step_has_no_useless_reductions(pair: Path) -> None:

@@ -89,13 +89,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_devices(arguments: argparse.Namespace) -> None:
-    """Refuse several processes where an attack does more than train: only fine-tuning is spread."""
+    """Refuse several processes for the suite; one attack says itself whether it can use them."""
     from indelible.base.errors import InputError
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("`indelible attack` starts its own processes: use --devices N instead of torchrun.")
-    if (arguments.devices or 1) * (arguments.nodes or 1) > 1 and (arguments.all or arguments.method != "ft"):
-        raise InputError("several devices are offered for --method ft only. Leave out --devices and --nodes.")
+    if (arguments.devices or 1) * (arguments.nodes or 1) > 1 and arguments.all:
+        raise InputError(
+            "--all has attacks that run in one process only (docs: Several devices). Leave out --devices and --nodes, "
+            "or name one attack: ft, nad and distill can use several."
+        )
 
 
 def _transforms(done: "Run") -> list[Mapping[str, Any]]:
