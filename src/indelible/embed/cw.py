@@ -152,7 +152,7 @@ class CertifiedTraining(EmbeddingMethod):
     fraction: float = 0.01
     negatives: float = 0.0
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "draws": 2, "start_epoch": 1, "rows": 16}
+    cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "draws": 5, "start_epoch": 1, "rows": 32}
 
     def __post_init__(self) -> None:
         if min(self.levels, self.draws, self.images, self.rows, self.batches, self.together) < 1:

@@ -75,8 +75,10 @@ class ExponentialWeights(EmbeddingMethod):
     negatives: float = 0.0
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {
-        "fraction": 0.02, "pretraining": 2 / 3, "epochs": None, "milestones": None,
+        "fraction": 0.02, "pretraining": 2 / 3, "epochs": None, "milestones": None, "leave": "folded",
     }  # fmt: skip
+    # As long as Vanilla in all, and folded: weights of up to 2 make T = 2.0 severe, and taking EW off costly
+    # (docs/methods/ew.md has figures).
 
     def __post_init__(self) -> None:
         if self.leave not in _LEAVE:
