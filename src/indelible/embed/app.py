@@ -148,9 +148,9 @@ class WatermarkPasses:
         """Line 6: the ascent pass at theta, and delta from its gradient, whose scale does not matter."""
         ascent = watermark_loss(self.model, clean, marked, labels, self.method.clean_bn)
         # Unscaled, it could vanish in float16. If it overflows, so does delta, and the scaler leaves the step out.
-        gradients = torch.autograd.grad(scale(weight * ascent), weights, materialize_grads=True)
+        gradients = list(torch.autograd.grad(scale(weight * ascent), weights, materialize_grads=True))
         average(gradients)  # before it is used: every process perturbs by the same delta
-        return adversarial_delta(weights, gradients, self.method.eps, self.method.norm)
+        return adversarial_delta(weights, gradients, self.method.eps, self.method.norm, replace=True)
 
 
 class APP:
