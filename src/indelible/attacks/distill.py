@@ -21,8 +21,9 @@ The ICCV 2023 paper names this category in Section 2 and does not measure it: th
 """
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -95,6 +96,8 @@ class Distillation(Objective):
 @dataclass(frozen=True, kw_only=True)
 class Extraction(RemovalAttack):
     """Train a student from nothing on the stolen model's answers; the table in the header explains each setting."""
+
+    cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 12}
 
     labels: Literal["soft", "hard"] = "soft"
     temperature: float = 4.0

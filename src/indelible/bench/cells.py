@@ -166,7 +166,7 @@ def _attack_cell(preset: Preset, model: Cell, attack: Variant) -> Cell:
     rest = {name: value for name, value in attack.settings.items() if name != "preset"}
     variant = replace(attack, settings=rest)
     settings = {
-        "attack": attack.name, "attack_settings": _resolved(ATTACKS, variant, attack.settings.get("preset", "paper")),
+        "attack": attack.name, "attack_settings": _resolved(ATTACKS, variant, attack.settings.get("preset", "full")),
         "curve_images": preset.curve_images, "seed": model.seed,
     }  # fmt: skip
     return replace(
@@ -178,7 +178,7 @@ def _attack_cell(preset: Preset, model: Cell, attack: Variant) -> Cell:
 def _resolved(registry: Any, variant: Variant, preset: str) -> dict[str, Any]:
     """Return all settings of a method or attack, defaults included; unknown ones and wrong types are refused."""
     build = registry[variant.name].build
-    scaled = getattr(build, "cpu_settings", {}) if preset == "cpu" else {}
+    scaled = build.cpu_settings if preset == "cpu" else {}
     resolved: dict[str, Any] = build.of({**scaled, **variant.settings}).to_json()
     return resolved
 

@@ -95,6 +95,7 @@ def attack_into(
     victim: Run,
     method: str | RemovalAttack,
     *,
+    preset: str = "full",
     seed: int = 0,
     device: str = "auto",
     curve_images: int | None = None,
@@ -108,9 +109,10 @@ def attack_into(
         folder: Where to keep it.
         victim: The run whose model is attacked.
         method: The attack, by name or as a value.
+        preset: Budget of an attack that is given by name.
         seed: Of the attack.
         device: Where to compute.
-        curve_images: Test images that the models of a curve are measured on; by default all.
+        curve_images: Test images by which strengths that were not chosen are measured; by default all.
         devices: Processes on this machine.
         nodes: Machines.
         settings: Settings of an attack that is given by name.
@@ -119,16 +121,17 @@ def attack_into(
     # Read now, so that a missing key is told before the work; the attack itself is not given it.
     key = victim.key()
     normalize = victim.normalize()
+    few = test if curve_images is None else test.subset(torch.arange(min(curve_images, len(test))))
     attacked = attack(
-        victim.model(), attacker, method, seed=seed, normalize=normalize, folder=folder, device=device, devices=devices,
-        nodes=nodes, **settings,
+        victim.model(), attacker, method, preset=preset, seed=seed, normalize=normalize, folder=folder, device=device,
+        devices=devices, nodes=nodes, **settings,
     )  # fmt: skip
     # The attack is over; only now somebody with the key looks at what it did.
+    rates = _rates(key, few, normalize)
     if attacked.curve is not None:
-        rates = _rates(key, _first(test, curve_images), normalize)
-        Run.keep_curve(folder, attacked.curve.name, evaluate_curve(attacked.curve, rates))
+        rows = evaluate_curve(attacked.curve, rates)
+        Run.keep_curve(folder, attacked.curve.name, rows, images=len(few))
     if "preprocessing" in attacked.record.metrics:
-        rates = _rates(key, test, normalize)
         write_json(folder / TRANSFORMS, evaluate_transforms(attacked.model, rates, normalize=normalize))
     name = attacked.architecture or victim.architecture.name
     done = Run.save(
@@ -144,10 +147,6 @@ def judge(run: Run) -> None:
     normalize = run.normalize()
     suspect = deployed(run.model(), run.record, normalize=normalize)
     run.keep_verdict(verify(suspect, run.key(), run.images()[2], normalize=normalize).to_json())
-
-
-def _first(data: Data, count: int | None) -> Data:
-    return data if count is None else data.subset(torch.arange(min(count, len(data))))
 
 
 def _rates(key: Key, test: Data, normalize: Any) -> Callable[[nn.Module], dict[str, float]]:

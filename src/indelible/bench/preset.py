@@ -10,7 +10,7 @@
 | ``[kinds.LABEL]`` | one kind of mark: ``kind`` (by default the label) and settings of its key |
 | ``[train]`` | ``preset`` (``paper`` or ``cpu``) and changes to its training settings |
 | ``[method]`` | settings shared by all methods |
-| ``[methods.LABEL]`` | one row: ``method`` (by default the label), its settings, ``train`` for changes to the training |
+| ``[methods.LABEL]`` | one row: ``method`` (by default the label), its settings, changes to the training as ``train`` |
 | ``[attack]`` | settings shared by all attacks: ``recipe``, ``preset`` |
 | ``[attacks.LABEL]`` | one column: ``attack`` (by default the label) and its settings |
 

@@ -13,11 +13,16 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "HELP", "configure", "run"]
 
+<<<<<<< HEAD
+=======
+_FEW = 2000
+>>>>>>> s3-4
 HELP = "try to remove the watermark from a model, with the attacker's images only"
 EXAMPLES = [
     "indelible attack --list",
     "indelible attack runs/app",
     "indelible attack runs/app --method fp --ba-drop 1",
+    "indelible attack runs/app --method nnl --preset cpu",
     "indelible attack runs/app --method ft --recipe paper --out runs/app-ft-paper",
     "indelible attack runs/app --set lr=0.01 --set epochs=10 --out runs/app-ft-gentle",
     "indelible attack runs/app --method distill --set architecture=resnet-w8 --out runs/app-copied",
@@ -37,6 +42,13 @@ def configure(command: argparse.ArgumentParser) -> None:
     which.add_argument("--method", default="ft", help="removal attack (default: ft)")
     which.add_argument("--all", action="store_true", help="every attack, each into its own folder, and their table")
     command.add_argument("--recipe", default="sound", help="sound, or paper with its slips (default: sound)")
+    command.add_argument(
+        "--preset", default="full", help="full, the paper's passes, or cpu, a cheaper budget (default: full)"
+    )
+    command.add_argument(
+        "--curve-images", type=int, metavar="N",
+        help="test images by which BA and WSR are measured at strengths that were not chosen (default: all; cpu: 2000)",
+    )  # fmt: skip
     command.add_argument(
         "--ba-drop", type=float, metavar="POINTS",
         help="accuracy that an attack may give up when it chooses its strength, in percentage points (default: 2)",
@@ -105,18 +117,20 @@ def _transforms(done: "Run") -> list[Mapping[str, Any]]:
 
 
 def _folder(arguments: argparse.Namespace, victim: "Run", method: str) -> Path:
-    """Return where a result goes when nobody says: beside the victim, apart by method and recipe."""
+    """Return where a result goes when nobody says: beside the victim, apart by method, recipe and preset."""
     base: Path = (arguments.out if arguments.all else None) or victim.folder
-    return base.with_name("-".join([base.name, method] + (["paper"] if arguments.recipe == "paper" else [])))
+    apart = [word for word, usual in ((arguments.recipe, "sound"), (arguments.preset, "full")) if word != usual]
+    return base.with_name("-".join([base.name, method, *apart]))
 
 
 def _settings(arguments: argparse.Namespace, methods: list[str]) -> dict[str, dict[str, Any]]:
     """Return the settings of each method; one that none of them has is refused, one that some have goes to these."""
-    from indelible.attacks import ATTACKS
+    from indelible.attacks import ATTACKS, settings_of
+    from indelible.base.checks import setting_names
     from indelible.base.errors import InputError, UnknownNameError
 
     given = assignments(arguments.set)
-    known = {method: set(ATTACKS[method].build.__dataclass_fields__) for method in methods}
+    known = {method: set(setting_names(ATTACKS[method].build)) for method in methods}
     if arguments.ba_drop is not None:
         if not 0 <= arguments.ba_drop <= 100:
             raise InputError(f"--ba-drop is given in percentage points from 0 to 100, but is {arguments.ba_drop}.")
@@ -127,9 +141,12 @@ def _settings(arguments: argparse.Namespace, methods: list[str]) -> dict[str, di
     for name in given.keys() - every:
         raise UnknownNameError("setting", name, every)
     return {
-        method: {"recipe": arguments.recipe, **{name: value for name, value in given.items() if name in names}}
+        method: settings_of(
+            method, arguments.preset,
+            {"recipe": arguments.recipe, **{name: value for name, value in given.items() if name in names}},
+        )
         for method, names in known.items()
-    }
+    }  # fmt: skip
 
 
 def _attack(
@@ -141,9 +158,20 @@ def _attack(
 
     with pinned_threads(arguments.threads):
         return attack_into(
-            out, victim, method, seed=arguments.seed, device=arguments.device, devices=arguments.devices,
-            nodes=arguments.nodes, **settings,
+            out, victim, method, preset=arguments.preset, seed=arguments.seed, device=arguments.device,
+            curve_images=_curve_images(arguments), devices=arguments.devices, nodes=arguments.nodes, **settings,
         )  # fmt: skip
+
+
+def _curve_images(arguments: argparse.Namespace) -> int | None:
+    """Return how many test images measure the strengths that an attack did not choose; None is all."""
+    from indelible.base.errors import InputError
+
+    asked: int | None = arguments.curve_images
+    if asked is not None and asked < 1:
+        raise InputError(f"--curve-images is a number of test images from 1 on, but is {asked}.")
+    # Twenty models over a whole test set would cost more than a cheap attack itself.
+    return _FEW if asked is None and arguments.preset == "cpu" else asked
 
 
 def _suite(arguments: argparse.Namespace, victim: "Run") -> int:

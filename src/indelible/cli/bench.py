@@ -128,7 +128,7 @@ def _engine(arguments: argparse.Namespace) -> "Engine":
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    preset, cells, store = _cells(arguments)
+    _preset, cells, store = _cells(arguments)
     finished = store.finished()
     lines = []
     for cell in cells:

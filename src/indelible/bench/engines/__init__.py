@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from indelible.bench.work import Outcome
 
@@ -51,6 +51,6 @@ class Engine(Protocol):
         """Wait for outcomes, at most so long; return those that came."""
         ...
 
-    def __enter__(self) -> "Engine": ...
+    def __enter__(self) -> Self: ...
 
     def __exit__(self, *error: object) -> None: ...

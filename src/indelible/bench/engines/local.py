@@ -1,8 +1,7 @@
 """The local engine: worker processes of this machine, each with its own cores or GPU, that take one cell after another.
 
-Threads are pinned: two workers of two threads each on two cores run several times slower than two of one. Workers are
-told by the environment to keep freed memory (glibc gives large blocks back to the kernel and faults them in again in
-every step: training the small networks takes 1.3 to 1.7 times as long).
+Threads are pinned: two workers of two threads each on two cores run several times slower than two of one. (That freed
+memory is kept between steps is seen to by :mod:`indelible.train.allocator`.)
 
 A worker that dies (killed, out of memory) costs its cell's last checkpoint interval: the cell is reported as lost and a
 new worker takes its place. Workers end when the process that started them ends, however that happens.
@@ -27,7 +26,6 @@ from indelible.bench.work import Outcome
 
 __all__ = ["LocalEngine", "default_workers", "worker_environment"]
 
-_KEEP_MEMORY = str(4_000_000_000)
 _GRACE_SECONDS = 30.0
 
 
@@ -52,9 +50,8 @@ def worker_environment(threads: int) -> dict[str, str]:
     count = str(threads)
     return {
         "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count,
-        # Threads that wait for each other sleep: where cores are shared with others, spinning starves the one to wait for.
+        # Threads that wait sleep: where cores are shared with others, spinning starves the one that is waited for.
         "OMP_WAIT_POLICY": "PASSIVE",
-        "MALLOC_MMAP_THRESHOLD_": _KEEP_MEMORY, "MALLOC_TRIM_THRESHOLD_": _KEEP_MEMORY,
     }  # fmt: skip
 
 
