@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "HELP", "configure", "run"]
 
-<<<<<<< HEAD
-=======
 _FEW = 2000
->>>>>>> s3-4
 HELP = "try to remove the watermark from a model, with the attacker's images only"
 EXAMPLES = [
     "indelible attack --list",

@@ -130,12 +130,11 @@ def _engine(arguments: argparse.Namespace) -> "Engine":
 def _status(arguments: argparse.Namespace) -> int:
     _preset, cells, store = _cells(arguments)
     finished = store.finished()
-    lines = []
-    for cell in cells:
-        if cell.digest not in finished:
-            lines.append(
-                f"{cell.name} {'under way' if store.held(cell.digest) else 'to do'} {store.last_row(cell.digest)}"
-            )
+    lines = [
+        f"{cell.name} {'under way' if store.held(cell.digest) else 'to do'} {store.last_row(cell.digest)}"
+        for cell in cells
+        if cell.digest not in finished
+    ]
     emit(arguments, {}, "\n".join(lines))
     return 0
 
