@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from indelible.bench.cells import Cell
     from indelible.bench.engines import Engine
     from indelible.bench.preset import Preset
-    from indelible.bench.store import Store
+    from indelible.bench.store import Locking, Store
 
 __all__ = ["EXAMPLES", "HELP", "configure", "run"]
 
@@ -85,37 +85,80 @@ def _cells(arguments: argparse.Namespace) -> "tuple[Preset, list[Cell], Store]":
 
     preset = load_preset(arguments.preset)
     cells = select(plan_cells(preset, data_digests(preset)), arguments.only)
-    return preset, cells, open_store(arguments.store)
+    return preset, cells, open_store(arguments.store, locking=_locking(arguments))
 
 
 def _plan(arguments: argparse.Namespace) -> int:
+    from indelible.bench.engines.local import default_workers
+    from indelible.bench.estimate import estimate
+    from indelible.report.format import duration
+
     preset, cells, store = _cells(arguments)
     finished = store.finished()
-    lines = [f"{'done' if cell.digest in finished else 'to do':6} {cell.name}  {cell.digest[:12]}" for cell in cells]
-    emit(arguments, {"preset": preset.name, "cells": [cell.to_json() for cell in cells]}, "\n".join(lines))
+    records = [record for record in map(store.record, sorted(finished)) if record is not None]
+    models = {cell.digest: cell for cell in cells if cell.needs is None}
+    expected = estimate([cell for cell in cells if cell.digest not in finished], models, records)
+    workers = arguments.workers or default_workers()
+    lines = [
+        f"{'done' if cell.digest in finished else duration(expected.seconds[cell.digest]):>12}  {cell.name}"
+        for cell in cells
+    ]
+    lines.append(
+        f"{preset.title}: {len(cells)} cells, {sum(cell.digest in finished for cell in cells)} done; the rest takes "
+        f"about {expected.hours(workers):.1f} hours on {workers} worker(s)"
+    )
+    lines += [f"speed of {network}: {said}" for network, said in expected.basis.items()]
+    document = {
+        "preset": preset.name, "title": preset.title, "command": preset.command, "hours": expected.hours(workers),
+        "workers": workers, "basis": expected.basis,
+        "cells": [
+            {**cell.to_json(), "done": cell.digest in finished, "seconds": expected.seconds.get(cell.digest)}
+            for cell in cells
+        ],
+    }  # fmt: skip
+    emit(arguments, document, "\n".join(lines))
     return 0
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from functools import partial
 
+    from indelible.base.files import write_json
     from indelible.bench.results import collect_results, extra_fields
     from indelible.bench.runner import Board, run_cells
+    from indelible.cli.live import LiveBoard
 
     preset, cells, store = _cells(arguments)
+    _check_data(preset)
     board = Board(cells)
-    run_cells(board, store, _engine(arguments), device=arguments.device, more=partial(extra_fields, preset))
-    document = collect_results(preset, cells, store)
+    with LiveBoard(board, store, preset.title):
+        run_cells(
+            board, store, _engine(arguments), device=arguments.device, locking=_locking(arguments),
+            more=partial(extra_fields, preset),
+        )  # fmt: skip
     if arguments.out is not None:
-        from indelible.base.files import write_json
-
-        write_json(arguments.out, document)
+        write_json(arguments.out, collect_results(preset, cells, store))
     failed = {cell.name: board.errors.get(cell.digest, "") for cell in cells if board.states[cell.digest] == "failed"}
     said = [f"{name} failed: {error}" for name, error in failed.items()]
-    said.append(f"{board.count('done')} of {len(cells)} cells are done; records are in {store.place}")
-    summary = {"done": board.count("done"), "planned": len(cells), "failed": failed, "store": store.place}
+    said.append(f"{board.count('done')} of {len(board.states)} cells are done; records are in {store.place}")
+    summary = {"done": board.count("done"), "planned": len(board.states), "failed": failed, "store": store.place}
     emit(arguments, summary, "\n".join(said))
     return 1 if board.count("done") < len(board.states) else 0
+
+
+def _check_data(preset: "Preset") -> None:
+    """Refuse to start when a data set is not there; the error says how to fetch it."""
+    from indelible.bench.cells import data_digests
+    from indelible.data.catalog import load
+
+    for name, digest in data_digests(preset).items():
+        if digest is None:
+            load(name)
+
+
+def _locking(arguments: argparse.Namespace) -> "Locking":
+    """Machines of a cluster share no kernel that would know of a dead owner."""
+    return "lease" if getattr(arguments, "engine", "") == "ray" else "auto"
 
 
 def _engine(arguments: argparse.Namespace) -> "Engine":
@@ -128,14 +171,36 @@ def _engine(arguments: argparse.Namespace) -> "Engine":
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    _preset, cells, store = _cells(arguments)
-    finished = store.finished()
-    lines = [
-        f"{cell.name} {'under way' if store.held(cell.digest) else 'to do'} {store.last_row(cell.digest)}"
-        for cell in cells
-        if cell.digest not in finished
-    ]
-    emit(arguments, {}, "\n".join(lines))
+    from rich.console import Console
+
+    from indelible.bench.runner import State
+    from indelible.cli.live import board_table
+
+    preset, cells, store = _cells(arguments)
+    records = {cell.digest: record for cell in cells if (record := store.record(cell.digest)) is not None}
+    states: dict[str, State] = {}
+    said, under_way = [], {}
+    for cell in cells:
+        if cell.digest in records:
+            states[cell.digest] = "done"
+        elif store.held(cell.digest):
+            states[cell.digest] = "running"
+            row = store.last_row(cell.digest)
+            under_way[cell.digest] = "…" if row is None else f"… {row['epoch']}"
+            said.append(f"under way: {cell.name}" + ("" if row is None else f", {row['phase']}, epoch {row['epoch']}"))
+        elif (failure := store.failure(cell.digest)) is not None:
+            states[cell.digest] = "failed"
+            said.append(f"failed: {cell.name}: {failure['error']}")
+        else:
+            states[cell.digest] = "waiting"
+    if not arguments.json:
+        Console().print(board_table(cells, states, records, under_way))
+    said.append(f"{len(records)} of {len(states)} cells of {preset.name} are done in {store.place}")
+    emit(
+        arguments,
+        {"preset": preset.name, "states": {cell.name: states[cell.digest] for cell in cells}},
+        "\n".join(said),
+    )
     return 0
 
 
