@@ -16,6 +16,7 @@ EXAMPLES = [
     "indelible report --reported",
     "indelible report --reported cifar10 ablation-components --format latex --out tables.tex",
     "indelible report results/cifar10-cpu.json --out tables.html",
+    "indelible report bench     # a store, at any time: what is finished so far",
 ]
 _ENDINGS = {"html": ".html", "markdown": ".md", "latex": ".tex", "csv": ".csv"}
 
@@ -26,7 +27,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 
     command.add_argument(
         "runs", type=Path, nargs="*", metavar="WHAT",
-        help="runs, folders that contain runs, or results of the benchmark (.json)",
+        help="runs, folders that contain runs, or results of the benchmark: a .json file or a store",
     )  # fmt: skip
     command.add_argument(
         "--reported", nargs="*", metavar="TABLE",
@@ -42,8 +43,9 @@ def configure(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from indelible.base.errors import InputError
+    from indelible.report.paper.observations import is_store
 
-    results = [path for path in arguments.runs if path.suffix == ".json"]
+    results = [path for path in arguments.runs if path.suffix == ".json" or is_store(path)]
     if arguments.reported is not None and arguments.runs:
         raise InputError("--reported shows the paper's own numbers; leave out the runs and results, or --reported.")
     if results and len(results) < len(arguments.runs):
@@ -60,7 +62,7 @@ def _tables(arguments: argparse.Namespace, results: list[Path], out: Path) -> li
     from indelible.report.paper.observations import read_results
 
     if results:
-        grids = measured_tables([read_results(path) for path in results])
+        grids = measured_tables([one for path in results for one in read_results(path)])
     else:
         grids = reported_tables(arguments.reported or MAIN)
     return write_tables(grids, out, form=arguments.format, title=arguments.title)

@@ -18,6 +18,8 @@ __all__ = ["figures"]
 
 Read = Callable[[Entry], float | None]
 Curve = tuple[str, Sequence[Entry]]
+# A method looks the same in every figure; APP has the solid line.
+_LOOKS = {"Vanilla": 0, "EW": 1, "APP": 2, "CW": 3, "c-BN only": 4, "APP only": 5}
 
 
 def figures(grid: Grid) -> Panel | None:
@@ -29,7 +31,7 @@ def figures(grid: Grid) -> Panel | None:
         kinds.append(("measured", lambda entry: None if entry.measured is None else entry.measured.mean))
     if not grid.measured or grid.compared:
         kinds.append(("reported", lambda entry: entry.reported))
-    looks: dict[str, int] = {}
+    looks = dict(_LOOKS)
     charts = [
         _chart(f"{title}, {kind}" if title else kind.capitalize(), over, ticks, curves, read, looks)
         for title, over, ticks, curves in _drawings(grid)
@@ -98,5 +100,5 @@ def _chart(
             (float(at), 100 * value) for at, entry in enumerate(entries) if (value := read(entry)) is not None
         )
         if points:
-            series.append(Series(label, looks.setdefault(label, len(looks)), points))
+            series.append(Series(label, looks.setdefault(label, len(looks) - len(_LOOKS)), points))
     return Chart(title, "%", tuple(series), "WSR", over, tuple(ticks))

@@ -199,11 +199,21 @@ MAIN = ("cifar10", "cifar100", "imagenet100")
 """The three main tables."""
 
 
+def _tells_apart(layout: Layout, observations: Iterable[Observation]) -> bool:
+    """Tell whether no two cells of a seed would fall into one place, and any has a place at all."""
+    places = [
+        (tuple(one.value(axis.field) for axis in layout.axes), one.column, one.seed)
+        for one in observations
+        if layout.admits(one)
+    ]
+    return len(set(places)) == len(places) > 0
+
+
 def layout_for(preset: str, observations: Iterable[Observation]) -> Layout:
     """Return the table that a preset fills; for one that the paper has not, the main layout on what was measured."""
     seen = list(observations)
     known = next((layout for layout in _ALL if preset in layout.presets), None)
-    if known is not None:
+    if known is not None and _tells_apart(known, seen):
         return replace(known, name=preset, title=f"{known.title}: {preset}" if preset != known.name else known.title)
     datasets = sorted({one.dataset for one in seen})
     axes = [

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from indelible.base.errors import DamagedFileError
+from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import read_json
 
-__all__ = ["COMPONENTS", "Observation", "Results", "read_results", "results_of"]
+__all__ = ["COMPONENTS", "Observation", "Results", "is_store", "read_results", "results_of"]
 
 COMPONENTS: Mapping[str, tuple[bool, bool]] = {
     "vanilla": (False, False),
@@ -31,6 +31,7 @@ COMPONENTS: Mapping[str, tuple[bool, bool]] = {
 _TEXTS = ("dataset", "architecture", "kind", "method")
 _RATES = ("ba", "wsr", "p_value")
 _COORDINATES = (*_TEXTS, "mark", "variant", "attack")
+_RECORDS = "records"
 _KEY_FACTORS = ("target", "size", "transparency")
 
 
@@ -105,13 +106,31 @@ class Results:
     observations: tuple[Observation, ...]
 
 
-def read_results(path: str | Path) -> Results:
-    """Read the results of a preset from a JSON file.
+def is_store(path: str | Path) -> bool:
+    """Tell whether a folder is a store of the benchmark: records of cells, one file each."""
+    return (Path(path) / _RECORDS).is_dir()
+
+
+def read_results(path: str | Path) -> list[Results]:
+    """Read results: a JSON file of one preset, or a store with whatever is finished in it.
+
+    In a store each cell counts for the preset that made it, which its command names. A preset whose cells another one
+    made is exported in full by ``indelible bench results``.
 
     Raises:
-        DamagedFileError: It is not such a file.
+        DamagedFileError: It is neither.
     """
-    return results_of(read_json(path), str(path))
+    if not is_store(path):
+        return [results_of(read_json(path), str(path))]
+    presets: dict[str, list[Any]] = {}
+    for file in sorted((Path(path) / _RECORDS).glob("*.json")):
+        record = read_json(file)
+        words = str(record.get("command") or "").split() if isinstance(record, Mapping) else []
+        named = words[:3] == ["indelible", "bench", "run"] and len(words) > 3
+        presets.setdefault(words[3] if named else "cells", []).append(record)
+    if not presets:
+        raise InputError(f"the store {path} has no finished cell yet. Look at it with: indelible bench status PRESET")
+    return [results_of({"preset": name, "cells": cells}, f"{path}") for name, cells in sorted(presets.items())]
 
 
 def results_of(document: Any, where: str) -> Results:

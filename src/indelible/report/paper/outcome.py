@@ -39,10 +39,12 @@ def outcome(grids: Sequence[Grid]) -> str:
     """Return what stands at the top of a page of tables."""
     main = [grid for grid in grids if grid.measure == "wsr"]
     if not any(grid.measured for grid in grids):
-        counts = [f"{won} of {of} on {grid.title}" for grid in main if (found := wins(grid, measured=False)[0])[1]
-                  for won, of in [found] if grid.layout.axes[0].field == "kind"]  # fmt: skip
+        found = [(grid.title, *wins(grid, measured=False)[0]) for grid in main if grid.layout.axes[0].field == "kind"]
+        counts = [
+            f"{won} of {of}{'' if place else ' cases'} on {title}" for place, (title, won, of) in enumerate(found) if of
+        ]
         said = "These are the numbers that the paper prints; nothing was run for this page."
-        return said + (f" APP keeps the highest WSR after attack in {join_words(counts)} cases." if counts else "")
+        return said + (f" APP keeps the highest WSR after attack in {join_words(counts)}." if counts else "")
     return " ".join(_measured(grid) for grid in main) or "Nothing was measured yet."
 
 
