@@ -41,6 +41,10 @@ class FineTuning(RemovalAttack):
     weight_decay: float = 5e-4
     batch_size: int = 128
 
+    def alone(self) -> str:
+        """Several processes can share it: it is training and nothing else."""
+        return ""
+
     def run(self, job: Removal) -> None:
         """Fine-tune all parameters."""
         job.train(

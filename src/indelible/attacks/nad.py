@@ -70,6 +70,10 @@ class NeuralAttentionDistillation(RemovalAttack):
     weight_decay: float = 1e-4
     batch_size: int = 64
 
+    def alone(self) -> str:
+        """Several processes can share it: it trains a teacher and a student, and nothing else."""
+        return ""
+
     def run(self, job: Removal) -> None:
         """Make the teacher, then train the stolen model beside it."""
         stages = stage_outputs(job.model, job.sample())

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from indelible.cli.options import assignments, computing, emit, many_devices
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from indelible.train.run import Run
 
 __all__ = ["EXAMPLES", "HELP", "configure", "run"]
 
-_TRANSFORMS, _FEW = "transforms.json", 2000
+_FEW = 2000
 HELP = "try to remove the watermark from a model, with the attacker's images only"
 EXAMPLES = [
     "indelible attack --list",
@@ -97,20 +95,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_devices(arguments: argparse.Namespace) -> None:
-    """Refuse several processes where an attack does more than train: only fine-tuning is spread."""
+    """Refuse several processes for the suite; one attack says itself whether it can use them."""
     from indelible.base.errors import InputError
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("`indelible attack` starts its own processes: use --devices N instead of torchrun.")
-    if (arguments.devices or 1) * (arguments.nodes or 1) > 1 and (arguments.all or arguments.method != "ft"):
-        raise InputError("several devices are offered for --method ft only. Leave out --devices and --nodes.")
+    if (arguments.devices or 1) * (arguments.nodes or 1) > 1 and arguments.all:
+        raise InputError(
+            "--all has attacks that run in one process only (docs: Several devices). Leave out --devices and --nodes, "
+            "or name one attack: ft, nad and distill can use several."
+        )
 
 
 def _transforms(done: "Run") -> list[Mapping[str, Any]]:
     """Return the rates under every transform of a pre-processing attack; nothing for other attacks."""
     from indelible.base.files import read_json
+    from indelible.bench.making import TRANSFORMS
 
-    path = done.folder / _TRANSFORMS
+    path = done.folder / TRANSFORMS
     return list(read_json(path)) if path.exists() else []
 
 
@@ -151,69 +153,25 @@ def _attack(
     arguments: argparse.Namespace, victim: "Run", method: str, settings: Mapping[str, Any], out: Path
 ) -> "Run":  # fmt: skip
     """Attack, then look at the result with the key."""
-    from dataclasses import replace
-
-    import torch
-
-    from indelible.attacks import attack, evaluate_curve, evaluate_transforms
-    from indelible.base.files import write_json
+    from indelible.bench.making import attack_into
     from indelible.train.devices import pinned_threads
-    from indelible.train.evaluate import accuracy, hit_rate
-    from indelible.train.run import Run
 
-    _, attacker, test = victim.images()
-    few = test.subset(torch.arange(_curve_images(arguments, len(test))))
-    # Read now, so that a missing key is told before the work; the attack itself is not given it.
-    key = victim.key()
-    normalize = victim.normalize()
     with pinned_threads(arguments.threads):
-        attacked = attack(
-            victim.model(), attacker, method, seed=arguments.seed, normalize=normalize, folder=out,
-            device=arguments.device, devices=arguments.devices, nodes=arguments.nodes, preset=arguments.preset,
-            **settings,
+        return attack_into(
+            out, victim, method, preset=arguments.preset, seed=arguments.seed, device=arguments.device,
+            curve_images=_curve_images(arguments), devices=arguments.devices, nodes=arguments.nodes, **settings,
         )  # fmt: skip
-        # The attack is over; only now somebody with the key looks at what it did.
-        fresh = key.samples(few, purpose="verify")
-
-        def rates(model: "nn.Module") -> dict[str, float]:
-            ba = accuracy(model, few, normalize=normalize)
-            return {"ba": ba, "wsr": hit_rate(model, fresh.images, fresh.labels, normalize=normalize)}
-
-        if attacked.curve is not None:
-            rows = evaluate_curve(attacked.curve, rates)
-            Run.keep_curve(out, attacked.curve.name, rows, images=len(few))
-        if "preprocessing" in attacked.record.metrics:
-            write_json(out / _TRANSFORMS, evaluate_transforms(attacked.model, rates, normalize=normalize))
-        name = attacked.architecture or victim.architecture.name
-        done = Run.save(
-            out, model=attacked.model, record=attacked.record, architecture=replace(victim.architecture, name=name),
-            data=victim.data, split=victim.split(), parent=victim.folder,
-        )  # fmt: skip
-    _judge(done, victim)
-    return done
 
 
-def _curve_images(arguments: argparse.Namespace, available: int) -> int:
-    """Return how many test images measure the strengths that an attack did not choose."""
+def _curve_images(arguments: argparse.Namespace) -> int | None:
+    """Return how many test images measure the strengths that an attack did not choose; None is all."""
     from indelible.base.errors import InputError
 
     asked: int | None = arguments.curve_images
-    if asked is None:
-        # Twenty models over a whole test set would cost more than a cheap attack itself.
-        return min(_FEW, available) if arguments.preset == "cpu" else available
-    if asked < 1:
+    if asked is not None and asked < 1:
         raise InputError(f"--curve-images is a number of test images from 1 on, but is {asked}.")
-    return min(asked, available)
-
-
-def _judge(done: "Run", victim: "Run") -> None:
-    """Verify the attacked model, as its thief runs it, with its owner's key, and keep the verdict."""
-    from indelible.attacks import deployed
-    from indelible.verify import verify
-
-    normalize = victim.normalize()
-    suspect = deployed(done.model(), done.record, normalize=normalize)
-    done.keep_verdict(verify(suspect, victim.key(), victim.images()[2], normalize=normalize).to_json())
+    # Twenty models over a whole test set would cost more than a cheap attack itself.
+    return _FEW if asked is None and arguments.preset == "cpu" else asked
 
 
 def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
@@ -222,6 +180,7 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
 
     from indelible.attacks import ATTACKS
     from indelible.base.errors import InputError
+    from indelible.bench.making import judge
     from indelible.report.suite import PAPER_ATTACKS, suite, suite_table
     from indelible.train.run import Run
 
@@ -233,7 +192,7 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
             kept = Run.load(out)
             _check_kept(kept, victim, ATTACKS[method].build.of(settings[method]).to_json())
             if kept.verdict() is None:  # broken off between the attack and the look at it
-                _judge(kept, victim)
+                judge(kept)
         else:
             try:
                 _attack(arguments, victim, method, settings[method], out)
