@@ -22,7 +22,6 @@ default_tsa = tsa_config
 serial = {folder}/serial
 signer_cert = {folder}/tsa.pem
 signer_key = {folder}/tsa.key
-certs = {folder}/root.pem
 signer_digest = sha256
 default_policy = 1.3.6.1.4.1.99999.1
 digests = sha256, sha512

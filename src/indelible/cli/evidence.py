@@ -44,9 +44,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     _owner_options(made["commit"], made["timestamp"], made["claim"])
     for name in ("check", "show"):
         made[name].add_argument("bundle", type=Path)
-        made[name].add_argument(
-            "--roots", type=Path, help="root certificates of the authority (PEM), from you"
-        )
+        made[name].add_argument("--roots", type=Path, help="root certificates of the authority (PEM), from you")
         made[name].add_argument("--challenge", help="the challenge that you had set")
         made[name].add_argument("--public-key", help="the owner's public key, if you know it (64 hexadecimal digits)")
     made["check"].add_argument("--key", type=Path, help="the owner's key, shown under seal: check the derivation too")
@@ -217,9 +215,7 @@ def _sign(arguments: argparse.Namespace) -> int:
     signature = sign_model(
         arguments.run_folder / "model.safetensors", arguments.run_folder / "model.sig", arguments.key
     )  # fmt: skip
-    emit(
-        arguments, {"signature": str(signature)}, f"wrote {signature}. It shows integrity, not descent."
-    )
+    emit(arguments, {"signature": str(signature)}, f"wrote {signature}. It shows integrity, not descent.")
     return 0
 
 
@@ -233,9 +229,7 @@ def _verify_model(arguments: argparse.Namespace) -> int:
     except DamagedFileError as error:
         emit(arguments, {"holds": False, "why": str(error)}, f"DOES NOT HOLD: {error}")
         return 1
-    emit(
-        arguments, {"holds": True}, f"HOLDS: {weights} is what was signed. Descent takes a watermark."
-    )
+    emit(arguments, {"holds": True}, f"HOLDS: {weights} is what was signed. Descent takes a watermark.")
     return 0
 
 
