@@ -63,7 +63,7 @@ class Scaled(Precision):
     def __init__(self) -> None:
         self.scaler = Scaler()
 
-    def backward(self, tensor: Tensor, model: nn.Module | None, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
+    def backward(self, tensor: Tensor, model: nn.Module | None, *args: Any, **kwargs: Any) -> None:
         self.scaler.scale(tensor).backward()
 
     def optimizer_step(self, optimizer: Any, **kwargs: Any) -> Any:

@@ -128,8 +128,8 @@ class _CWObjective(Objective):
         precision, together = choose_precision(self.precision, device.type), self.watermark.method.together
         if together > 1 and precision.endswith("mixed"):
             raise InputError(
-                f"CW passes draws at once (together={together}) in full precision only, but this run is in {precision}. "
-                "Set together=1, or train={'precision': '32-true'}."
+                f"CW passes draws at once (together={together}) in full precision only, but this run is in "
+                f"{precision}. Set together=1, or train={{'precision': '32-true'}}."
             )
 
     def backward(self, step: Step) -> Tensor:
