@@ -36,7 +36,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--out", type=Path, help="file to write (default: report.html, .md, .tex or .csv)")
     command.add_argument("--title", help="heading of the page")
     command.add_argument("--hide-samples", action="store_true", help="no pictures: marked images give the marks away")
-    command.add_argument("--format", choices=tuple(_ENDINGS), default="html", help="html (default), markdown, latex, csv")
+    command.add_argument(
+        "--format", choices=tuple(_ENDINGS), default="html", help="html (default), markdown, latex, csv"
+    )
     common(command)
 
 
