@@ -146,7 +146,7 @@ def _attack(
     from indelible.train.evaluate import accuracy, hit_rate
     from indelible.train.run import Run
 
-    _, attacker, test = victim.images()
+    owner, attacker, test = victim.images()
     # Read now, so that a missing key is told before the work; the attack itself is not given it.
     key = victim.key()
     normalize = victim.normalize()
@@ -156,11 +156,11 @@ def _attack(
             device=arguments.device, devices=arguments.devices, nodes=arguments.nodes, **settings,
         )  # fmt: skip
         # The attack is over; only now somebody with the key looks at what it did.
-        fresh = key.samples(test, purpose="verify")
+        asked = key.questions(owner, test)
 
         def rates(model: "nn.Module") -> dict[str, float]:
             ba = accuracy(model, test, normalize=normalize)
-            return {"ba": ba, "wsr": hit_rate(model, fresh.images, fresh.labels, normalize=normalize)}
+            return {"ba": ba, "wsr": hit_rate(model, asked.images, asked.labels, normalize=normalize)}
 
         if attacked.curve is not None:
             Run.keep_curve(out, attacked.curve.name, evaluate_curve(attacked.curve, rates))
