@@ -182,7 +182,9 @@ def _judge(done: "Run", victim: "Run") -> None:
 
     normalize = victim.normalize()
     suspect = deployed(done.model(), done.record, normalize=normalize)
-    done.keep_verdict(verify(suspect, victim.key(), victim.images()[2], normalize=normalize).to_json())
+    key, (owner, _, test) = victim.key(), victim.images()
+    embedded = key.questions(owner, None) if key.labels == "keyed" else None
+    done.keep_verdict(verify(suspect, key, test, embedded=embedded, normalize=normalize).to_json())
 
 
 def _suite(arguments: argparse.Namespace, victim: "Run") -> int:

@@ -1,4 +1,4 @@
-"""Exact statistics for label-only answers, as pure functions.
+"""The exact binomial test, its null rate bounded by decoys.
 
 The question: how likely are this many hits if the model never saw the key? A fixed target class has no null rate of
 1/K - any model may send all marked images to one class, and some keys hit by their nature more often than others. So
@@ -15,18 +15,18 @@ from scipy.special import betainc, betainccinv
 
 from indelible.base.errors import InputError
 
-__all__ = ["binomial_tail", "bounded_binomial", "upper_limit"]
+__all__ = ["binomial_tail", "bounded_binomial", "check_counts", "upper_limit"]
 
 
 def upper_limit(hits: int, trials: int, miss: float) -> float:
     """Return the Clopper-Pearson upper limit of a rate: too low with probability at most ``miss``."""
-    _check(hits, trials)
+    check_counts(hits, trials)
     return 1.0 if hits == trials else float(betainccinv(hits + 1, trials - hits, miss))
 
 
 def binomial_tail(hits: int, trials: int, rate: float) -> float:
     """Return P[Bin(trials, rate) >= hits], exactly."""
-    _check(hits, trials)
+    check_counts(hits, trials)
     # The tail as an incomplete beta function: exact far into the tail, and without scipy.stats' slow import.
     return 1.0 if hits == 0 else float(betainc(hits, trials - hits + 1, rate))
 
@@ -46,6 +46,7 @@ def bounded_binomial(hits: int, trials: int, decoys: Sequence[tuple[int, int]], 
     return min(1.0, binomial_tail(hits, trials, rate) + miss), rate
 
 
-def _check(hits: int, trials: int) -> None:
+def check_counts(hits: int, trials: int) -> None:
+    """Refuse what cannot be so many hits of so many trials."""
     if not 0 <= hits <= trials or trials < 1:
         raise InputError(f"{hits} hits of {trials} trials are not a count. Ask at least one query.")
