@@ -5,7 +5,7 @@ over. Tails are incomplete beta functions of ``scipy.special``: exact far out, a
 ``scipy.stats``.
 """
 
-from indelible.verify.statistics.binomial import binomial_tail, bounded_binomial, upper_limit
+from indelible.verify.statistics.binomial import binomial_tail, bounded_binomial, bounded_rate, upper_limit
 from indelible.verify.statistics.decoys import decoys_for, rank_p_value
 from indelible.verify.statistics.holm import holm
 from indelible.verify.statistics.keyed import keyed_p_value, keyed_rate
@@ -16,6 +16,7 @@ __all__ = [
     "EProcess",
     "binomial_tail",
     "bounded_binomial",
+    "bounded_rate",
     "decoys_for",
     "holm",
     "keyed_p_value",

@@ -6,7 +6,11 @@ the null rate is measured on decoys: samples marked with other secrets, drawn ex
 limit (Clopper and Pearson, 1934) of the *worst* decoy goes into an exact binomial test, and the chance that any decoy's
 limit is too low is added to the p-value.
 
-    p = P[Bin(n, q) >= hits] + miss,   q = max over the N decoys of their upper limit at confidence 1 - miss / N
+    p = P[Bin(n, q) >= hits] + miss,   q = max(floor, largest of the N decoys' upper limits at confidence 1 - miss / N)
+
+Why a floor. Keys differ: of 600 texts on an unmarked model, the best sent three times as many images to one class as the
+median (docs/threat-model.md). Twenty decoys bound an average key, not one that was picked among thousands because it
+does well on other people's models. Nobody can pick what half of all images of other classes would follow.
 """
 
 from collections.abc import Sequence
@@ -15,7 +19,7 @@ from scipy.special import betainc, betainccinv
 
 from indelible.base.errors import InputError
 
-__all__ = ["binomial_tail", "bounded_binomial", "check_counts", "upper_limit"]
+__all__ = ["binomial_tail", "bounded_binomial", "bounded_rate", "check_counts", "upper_limit"]
 
 
 def upper_limit(hits: int, trials: int, miss: float) -> float:
@@ -31,7 +35,16 @@ def binomial_tail(hits: int, trials: int, rate: float) -> float:
     return 1.0 if hits == 0 else float(betainc(hits, trials - hits + 1, rate))
 
 
-def bounded_binomial(hits: int, trials: int, decoys: Sequence[tuple[int, int]], miss: float) -> tuple[float, float]:
+def bounded_rate(decoys: Sequence[tuple[int, int]], miss: float, floor: float = 0.0) -> float:
+    """Return the bound on the null rate that (hits, trials) of decoys give; arguments as in :func:`bounded_binomial`."""
+    if not decoys:
+        raise InputError("the null rate is bounded by decoys, but there are none. Ask at least one decoy key.")
+    return max(floor, *(upper_limit(found, asked, miss / len(decoys)) for found, asked in decoys))
+
+
+def bounded_binomial(
+    hits: int, trials: int, decoys: Sequence[tuple[int, int]], miss: float, floor: float = 0.0
+) -> tuple[float, float]:
     """Return (p-value, bound on the null rate) of an exact binomial test whose null rate is bounded by decoys.
 
     Args:
@@ -39,10 +52,9 @@ def bounded_binomial(hits: int, trials: int, decoys: Sequence[tuple[int, int]], 
         trials: Key samples asked.
         decoys: (hits, trials) of each decoy key.
         miss: Chance that a decoy's limit is too low, over all decoys together.
+        floor: The least that the null rate is taken to be.
     """
-    if not decoys:
-        raise InputError("the null rate is bounded by decoys, but there are none. Ask at least one decoy key.")
-    rate = max(upper_limit(found, asked, miss / len(decoys)) for found, asked in decoys)
+    rate = bounded_rate(decoys, miss, floor)
     return min(1.0, binomial_tail(hits, trials, rate) + miss), rate
 
 
