@@ -125,7 +125,7 @@ def test_wrong_settings() -> None:
         make(classes=2)
     with pytest.raises(InputError, match="one class"):
         make(scheme="paper")
-    with pytest.raises(InputError, match="has 40 images. Give more"):
+    with pytest.raises(InputError, match=r"has 40 images\. Give more"):
         make(count=41).samples(stripes(40), purpose="embed")
     with pytest.raises(InputError, match="true classes"):
         drawn_labels(SECRET, torch.zeros(3, dtype=torch.int64), 4, 2)

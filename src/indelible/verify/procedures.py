@@ -37,8 +37,6 @@ __all__ = ["PROCEDURES", "Finding", "Procedure", "procedure_for"]
 
 # The chance that the decoys' limit is wrong is a tenth of alpha: small beside it, and it costs few queries.
 _MISS_SHARE = 0.1
-# Twenty decoys bound an average key; a key picked among thousands for what other models do with it stays below this.
-_FLOOR = 0.5
 _MOST_DECOYS = 9999
 _RANK_SAMPLES = 200
 
@@ -106,7 +104,7 @@ def binomial(inquiry: Inquiry) -> Finding:
     """Exact binomial, null rate bounded by the worst decoy."""
     hits = inquiry.hits(inquiry.samples)
     decoys = _ask_decoys(inquiry)
-    p_value, null_rate = bounded_binomial(hits, len(inquiry.samples), decoys, inquiry.alpha * _MISS_SHARE, _FLOOR)
+    p_value, null_rate = bounded_binomial(hits, len(inquiry.samples), decoys, inquiry.alpha * _MISS_SHARE)
     return Finding(
         hits=hits, trials=len(inquiry.samples), p_value=p_value, null_rate=null_rate, decoy_rate=_worst(decoys),
         decoys=len(decoys), assumptions=(_NO_MORE.format(len(decoys)), _INDEPENDENT),
@@ -152,10 +150,11 @@ def paired(inquiry: Inquiry) -> Finding:
         decoys = []
         for number in range(inquiry.decoys or DECOYS):
             mark = inquiry.key.decoy(number).mark()
-            won = inquiry.ask(mark.apply(plain[~before])) == target  # type: ignore[union-attr]  # no unrelated mark
-            decoys.append((int(won.sum()), free))
+            # All carriers are asked, those that hit anyway too: what is asked must not depend on answers (query logs).
+            won = inquiry.ask(mark.apply(plain)) == target  # type: ignore[union-attr]  # no unrelated mark
+            decoys.append((int((won & ~before).sum()), free))
         miss = inquiry.alpha * _MISS_SHARE
-        null_rate = bounded_rate(decoys, miss, _FLOOR)
+        null_rate = bounded_rate(decoys, miss)
         bounded = min(1.0, binomial_tail(gained, free, null_rate) + miss)
     sign = mcnemar(gained, lost)
     return Finding(
@@ -194,7 +193,7 @@ def sequential(inquiry: Inquiry) -> Finding:
         rests = ("the labels are those that the secret draws, unknown to whoever made the model", _ANY_MODEL)
     else:
         decoys, miss = _ask_decoys(inquiry), inquiry.alpha * _MISS_SHARE
-        rate = bounded_rate(decoys, miss, _FLOOR)
+        rate = bounded_rate(decoys, miss)
         rests = (_NO_MORE.format(len(decoys)), "whatever it answered before does not make its next hit likelier")
     process, hits, asked = EProcess(rate), 0, 0
     # The order is the secret's: carriers stand in the order of their set, which may be sorted by class.

@@ -19,7 +19,10 @@ from scipy.special import betainc, betainccinv
 
 from indelible.base.errors import InputError
 
-__all__ = ["binomial_tail", "bounded_binomial", "bounded_rate", "check_counts", "upper_limit"]
+__all__ = ["FLOOR", "binomial_tail", "bounded_binomial", "bounded_rate", "check_counts", "upper_limit"]
+
+# The least that the null rate of a fixed target is taken to be.
+FLOOR = 0.5
 
 
 def upper_limit(hits: int, trials: int, miss: float) -> float:
@@ -35,7 +38,7 @@ def binomial_tail(hits: int, trials: int, rate: float) -> float:
     return 1.0 if hits == 0 else float(betainc(hits, trials - hits + 1, rate))
 
 
-def bounded_rate(decoys: Sequence[tuple[int, int]], miss: float, floor: float = 0.0) -> float:
+def bounded_rate(decoys: Sequence[tuple[int, int]], miss: float, floor: float = FLOOR) -> float:
     """Return the bound on the null rate that (hits, trials) of decoys give; arguments as in :func:`bounded_binomial`."""
     if not decoys:
         raise InputError("the null rate is bounded by decoys, but there are none. Ask at least one decoy key.")
@@ -43,7 +46,7 @@ def bounded_rate(decoys: Sequence[tuple[int, int]], miss: float, floor: float = 
 
 
 def bounded_binomial(
-    hits: int, trials: int, decoys: Sequence[tuple[int, int]], miss: float, floor: float = 0.0
+    hits: int, trials: int, decoys: Sequence[tuple[int, int]], miss: float, floor: float = FLOOR
 ) -> tuple[float, float]:
     """Return (p-value, bound on the null rate) of an exact binomial test whose null rate is bounded by decoys.
 
