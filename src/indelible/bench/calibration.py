@@ -1,8 +1,8 @@
 """Calibration: are p-values what they claim to be, and is power what the planner says?
 
 Null verdicts are made by :func:`indelible.verify` itself on suspects that answer by chance, each verdict with a new key
-and a new suspect; p-values at most alpha must come in a share of at most alpha. Images are tiny, for speed: their pixels
-decide nothing.
+and a new suspect; p-values at most alpha must come in a share of at most alpha. Images are tiny, for speed: their
+pixels decide nothing.
 
 | null | how a suspect answers |
 |---|---|
@@ -10,7 +10,7 @@ decide nothing.
 | skewed | classes by weights drawn anew for each suspect, often one of them most of the time |
 | constant | one class always |
 | accurate | the true class nine times of ten, else by skewed weights |
-| sticky | skewed, and answers come in runs of five: not independent; the rank test and keyed labels must hold here too |
+| sticky | skewed, and answers come in runs of five; for tests that do not assume independent answers |
 | uneven | to each key's samples the target at a rate of the key's own, drawn from Beta(0.5, 4) |
 
 The sequential test is looked at after every query. Power: suspects that know the key at a given rate, asked as many
@@ -171,7 +171,7 @@ class Calibration:
 
     Attributes:
         verdicts: Null verdicts of each row.
-        rows: Test, labels, null, and the share of p-values at most each alpha, with the share that binomial error allows.
+        rows: Test, labels, null, the share of p-values at most each alpha, and the share that binomial error allows.
         power: Planned and found power, by labels and WSR.
         seconds: Time it took.
         versions: Versions of the packages that decide a result.

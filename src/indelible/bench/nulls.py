@@ -1,7 +1,7 @@
 """Independently trained small models, none of which saw a watermark: what false claims are measured on.
 
-Each has its own initial weights, its own images (drawn from the training set of fashion-mini) and its own order of them.
-They are ordinary run folders; a finished one is not trained again.
+Each has its own initial weights, its own images (drawn from the training set) and its own order of them. They are
+ordinary run folders; a finished one is not trained again.
 """
 
 from collections.abc import Iterator

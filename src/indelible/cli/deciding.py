@@ -1,4 +1,4 @@
-"""Options of ``indelible verify`` about the decision: which test, how many queries it takes, several verdicts at once."""
+"""Options of ``indelible verify`` about the decision: which test, how many queries, several verdicts at once."""
 
 import argparse
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ def show_plan(arguments: argparse.Namespace) -> int:
     found = plan(arguments.wsr, alpha=arguments.alpha, power=arguments.power, null_rate=arguments.null_rate)
     text = (
         f"{found.queries} queries: {found.hits} hits of them give p <= {found.alpha:g} at a null rate of "
-        f"{found.null_rate:g}; a model with WSR {100 * found.wsr:g} % reaches that with probability {found.power:.3f}.\n"
-        "Decoys come on top with a fixed target. With keyed labels the null rate is 1 / (classes - 1)."
+        f"{found.null_rate:g}; at a WSR of {100 * found.wsr:g} % that is reached with probability {found.power:.3f}.\n"
+        "With a fixed target the null rate is at least 0.5, and decoys come on top; with keyed labels 1/(classes - 1)."
     )
     emit(arguments, found.to_json(), text)
     return 0

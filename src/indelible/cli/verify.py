@@ -74,9 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     owner = None
     if key.labels == "keyed":
         if saved is None:
-            raise InputError(
-                "keyed labels are asked on the embedded samples: name the owner's run, or one made from it."
-            )
+            raise InputError("keyed labels are asked on embedded samples: name the owner's run, or one made from it.")
         owner = saved.images()[0]
         options["embedded"] = key.questions(owner, None)
     options["accuracy"] = own or arguments.accuracy

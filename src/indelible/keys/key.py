@@ -52,7 +52,7 @@ class Key:
         classes: Number of classes of the task.
         shape: (C, H, W) of the images.
         target: The class that marked images are labelled as; None with keyed labels.
-        labels: ``"fixed"``: all samples get the target. ``"keyed"``: each gets a pseudo-random class, never its true one.
+        labels: ``"fixed"``: all get the target. ``"keyed"``: each gets a pseudo-random class, never its true one.
         count: Samples to embed; None leaves it to the ``fraction`` of the embedding method (fixed labels only).
         scheme: ``"derived"``: every choice from the secret. ``"paper"``: the paper's literal settings.
         size: Relative size of a content mark.
@@ -164,8 +164,8 @@ class Key:
         elif target is None:
             target = _PAPER_TARGET if scheme == "paper" else Choices(hidden, "target").below(classes)
         return cls(
-            kind=kind, classes=classes, shape=shape, target=target, labels=labels, count=count, scheme=scheme, size=size,
-            transparency=transparency, strength=strength, pool=pool, secret=hidden,
+            kind=kind, classes=classes, shape=shape, target=target, labels=labels, count=count, scheme=scheme,
+            size=size, transparency=transparency, strength=strength, pool=pool, secret=hidden,
         )  # fmt: skip
 
     def public(self) -> Mapping[str, Any]:

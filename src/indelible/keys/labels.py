@@ -1,7 +1,8 @@
 """Keyed labels: a pseudo-random class for every sample, bound to the whole set of samples.
 
-Literature: Kallas and Furon, "ROSE: A RObust and SEcure Black-Box DNN Watermarking", WIFS 2022, whose labels are a keyed
-hash of the samples. How this differs: samples may carry a mark, never get their true class, and are labelled as a set.
+Literature: Kallas and Furon, "ROSE: A RObust and SEcure Black-Box DNN Watermarking", WIFS 2022, whose labels are a
+keyed hash of the samples. How this differs: samples may carry a mark, never get their true class, and are labelled as a
+set.
 
     label key   lambda = HKDF(secret, "labels/key")
     set         D = SHA-256(classes, (SHA-256(image_1), true_1), ..., (SHA-256(image_n), true_n))

@@ -167,7 +167,7 @@ def certify(
     Args:
         model: Any classifier; its weights are needed.
         key: The owner's key.
-        carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels the owner's images.
+        carriers: Images that marks are drawn on, not used in embedding: a test set. Keyed labels: the owner's images.
         sigma: Standard deviation of the noise.
         draws: Noisy copies of the weights; the largest radius that n draws can certify is about 2.6 sigma for 1000.
         confidence: Of each statement.

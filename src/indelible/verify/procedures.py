@@ -41,8 +41,8 @@ _MOST_DECOYS = 9999
 _RANK_SAMPLES = 200
 
 _NO_MORE = (
-    "an unmarked model answers this key's samples with its label no more often than every other time, or than the worst "
-    "of {} decoys' if that is more"
+    "an unmarked model answers this key's samples with its label no more often than every other time, or than the "
+    "worst of {} decoys' if that is more"
 )
 _INDEPENDENT = "its answers to different samples are independent"
 _ANY_MODEL = "nothing is assumed of the model: its answers may favour a class and depend on each other"
@@ -162,8 +162,10 @@ def paired(inquiry: Inquiry) -> Finding:
         decoy_rate=_worst(decoys), decoys=len(decoys) if free else 0,
         counts={"gained": gained, "lost": lost, "free": free, "mcnemar_p": sign},
         assumptions=(
-            f"an unmarked model is not won over by this mark every other time, nor more often than by the worst of "
-            f"{len(decoys)} decoys', or it reacts to no mark at all",
+            (
+                "an unmarked model is not won over by this mark every other time, nor more often than by the worst of "
+                f"{len(decoys)} decoys', or it reacts to no mark at all"
+            ),
             _INDEPENDENT,
         ),
     )  # fmt: skip

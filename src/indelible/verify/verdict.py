@@ -115,8 +115,8 @@ def verify(
     Args:
         suspect: A torch module, or anything with ``predict(images)``.
         key: The owner's key.
-        carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels the owner's images
-            that were used, unless ``embedded`` is given; then only BA is measured on them.
+        carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels the owner's
+            images that were used, unless ``embedded`` is given; then only BA is measured on them.
         test: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"`` or ``"keyed"``
             (:mod:`indelible.verify.procedures`); ``"auto"`` is ``"keyed"`` for keyed labels, else ``"binomial"``.
         alpha: How often an unmarked model may be called the owner's, at most.
@@ -209,6 +209,6 @@ def _sentence(owned: bool, found: Finding, procedure: Procedure, key: Key) -> st
     free = _free_choice(key)
     weight = "" if free is None else f" It carries no weight against forgery: {free}."
     return (
-        f"Derived from a model that carries this key's watermark: {counted} It does not show who made the key, nor when; "
-        f"that takes a commitment dated before the dispute.{weight}"
+        f"Derived from a model that carries this key's watermark: {counted} It does not show who made the key, nor "
+        f"when; that takes a commitment dated before the dispute.{weight}"
     )

@@ -1,7 +1,7 @@
 """Exact statistics for label-only answers: pure functions of counts, one file a test.
 
-None of them knows a model, a key or an image; :mod:`indelible.verify.procedures` asks the questions and hands the counts
-over. Tails are incomplete beta functions of ``scipy.special``: exact far out, and without the slow import of
+None of them knows a model, a key or an image; :mod:`indelible.verify.procedures` asks the questions and hands over the
+counts. Tails are incomplete beta functions of ``scipy.special``: exact far out, and without the slow import of
 ``scipy.stats``.
 """
 

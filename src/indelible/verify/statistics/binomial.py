@@ -6,11 +6,11 @@ the null rate is measured on decoys: samples marked with other secrets, drawn ex
 limit (Clopper and Pearson, 1934) of the *worst* decoy goes into an exact binomial test, and the chance that any decoy's
 limit is too low is added to the p-value.
 
-    p = P[Bin(n, q) >= hits] + miss,   q = max(floor, largest of the N decoys' upper limits at confidence 1 - miss / N)
+    p = P[Bin(n, q) >= hits] + miss,   q = max(floor, largest upper limit of the N decoys at confidence 1 - miss / N)
 
-Why a floor. Keys differ: of 600 texts on an unmarked model, the best sent three times as many images to one class as the
-median (docs/threat-model.md). Twenty decoys bound an average key, not one that was picked among thousands because it
-does well on other people's models. Nobody can pick what half of all images of other classes would follow.
+Why a floor. Keys differ: some texts send several times as many images to a class as others do (docs/threat-model.md).
+Twenty decoys bound an average key, not one that was picked among thousands because it does well on other people's
+models. No derived mark that was tried came near sending half of all images of other classes to one.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def binomial_tail(hits: int, trials: int, rate: float) -> float:
 
 
 def bounded_rate(decoys: Sequence[tuple[int, int]], miss: float, floor: float = FLOOR) -> float:
-    """Return the bound on the null rate that (hits, trials) of decoys give; arguments as in :func:`bounded_binomial`."""
+    """Return the bound on the null rate that decoys give; arguments as in :func:`bounded_binomial`."""
     if not decoys:
         raise InputError("the null rate is bounded by decoys, but there are none. Ask at least one decoy key.")
     return max(floor, *(upper_limit(found, asked, miss / len(decoys)) for found, asked in decoys))

@@ -1,7 +1,7 @@
 """The rank of the key among decoys: exact for any model, any skew of its classes, any dependence of its answers.
 
-A decoy key is derived as the key is, from another secret. To a model that never saw the key, the key is one more draw of
-the same kind: all N + 1 are exchangeable, and every rank of the key's hits is equally likely. Ties count against it.
+A decoy key is derived as the key is, from another secret. To a model that never saw the key, the key is one more draw
+of the same kind: all N + 1 are exchangeable, and every rank of the key's hits is equally likely. Ties count against it.
 
     p = (1 + #{decoys with at least as many hits}) / (N + 1)
 

@@ -1,8 +1,8 @@
 """The exact test of keyed labels: its randomness is that of the labels, so it holds for any model whatever.
 
 Every sample has a label drawn uniformly from the K - 1 classes that are not its true one, independently of all others.
-Fix the answers of a model that does not depend on those draws. A sample answered with its true class cannot hit. Each of
-the m others hits with probability 1 / (K - 1), independently. So, given the answers,
+Fix the answers of a model that does not depend on those draws. A sample answered with its true class cannot hit. Each
+of the m others hits with probability 1 / (K - 1), independently. So, given the answers,
 
     hits ~ Bin(m, 1 / (K - 1)),    p = P[Bin(m, 1 / (K - 1)) >= hits]
 

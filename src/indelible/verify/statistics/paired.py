@@ -6,8 +6,8 @@ the exact form is a sign test).
 
     p = P[Bin(gained + lost, 1/2) >= gained]
 
-A carrier that is answered with the label anyway says nothing here, so a model that favours the target class gains nothing
-by that. But an unmarked model may well react to *any* text or noise: a small p alone shows that this mark does
+A carrier that is answered with the label anyway says nothing here, so a model that favours the target class gains
+nothing by that. But an unmarked model may well react to *any* text or noise: a small p alone shows that this mark does
 something, not that it was taught. The procedure ``paired`` therefore also asks decoys.
 """
 

@@ -1,7 +1,7 @@
 """An e-process: a test that may be looked at after every query, and stopped.
 
-Ramdas, Grünwald, Vovk and Shafer, "Game-Theoretic Statistics and Safe Anytime-Valid Inference", Statistical Science 2023;
-the mixture of likelihood ratios is Robbins' (1970).
+Ramdas, Grünwald, Vovk and Shafer, "Game-Theoretic Statistics and Safe Anytime-Valid Inference", Statistical Science
+2023; the mixture of likelihood ratios is Robbins' (1970).
 
 Null: whatever came before, the next query is a hit with probability at most q. A bet on a higher rate r multiplies the
 capital by r / q at a hit and by (1 - r) / (1 - q) at a miss; under the null it does not grow on average. Capital spread
@@ -10,8 +10,8 @@ evenly over all rates r in (q, 1) has, after h hits in n queries, the value
     E = 1 / (1 - q) * integral_q^1 (r / q)^h ((1 - r) / (1 - q))^(n - h) dr
       = B(h + 1, n - h + 1) * (1 - I_q(h + 1, n - h + 1)) / (q^h (1 - q)^(n - h + 1))
 
-No rate has to be guessed. By Ville's inequality the capital ever reaches 1 / alpha with probability at most alpha, however
-often one looks, so that 1 / (largest E so far) is a p-value at any time.
+No rate has to be guessed. By Ville's inequality the capital ever reaches 1 / alpha with probability at most alpha,
+however often one looks, so that 1 / (largest E so far) is a p-value at any time.
 
 | symbol | name |
 |---|---|
