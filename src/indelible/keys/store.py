@@ -63,9 +63,14 @@ def _rebuild(public: dict[str, Any], secret: bytes, place: Path) -> Key:
     channels, height, width = (int(side) for side in public["shape"])
     return Key(
         kind=public["kind"], classes=int(public["classes"]), shape=(channels, height, width),
-        target=int(public["target"]), scheme=public["scheme"], size=float(public["size"]),
-        transparency=float(public["transparency"]), strength=float(public["strength"]), pool=pool, secret=secret,
+        target=_maybe(public["target"]), labels=public.get("labels", "fixed"), count=_maybe(public.get("count")),
+        scheme=public["scheme"], size=float(public["size"]), transparency=float(public["transparency"]),
+        strength=float(public["strength"]), pool=pool, secret=secret,
     )  # fmt: skip
+
+
+def _maybe(number: Any) -> int | None:
+    return None if number is None else int(number)
 
 
 def _read_secret(path: Path) -> bytes:
