@@ -45,7 +45,7 @@ from indelible.data.batches import Batches
 from indelible.data.convert import as_data
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.embed.marked import MarkedBatches
-from indelible.embed.mixing import mix, watermark_count
+from indelible.embed.mixing import embedded, mix
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.weight_noise import add_noisy_gradient, gaussian, trainable
 from indelible.train import CrossEntropy
@@ -207,7 +207,7 @@ class CW:
     ) -> None:  # fmt: skip
         self.model, self.method = model, CertifiedTraining.of(settings)
         data = as_data(carriers, classes=key.classes)
-        self.samples = key.samples(data, purpose="embed", count=watermark_count(len(data), self.method.fraction))
+        self.samples = embedded(data, key, self.method.fraction)
         self.calls = 0
         self._passes = NoisyPasses(
             self.method, self.samples, steps=steps, augmentation=augmentation, normalize=normalize, seed=seed
