@@ -10,8 +10,8 @@ architecture (Figure 10), ANP's threshold and MCR's t (appendix); the rate of FP
 | ``architecture`` | the network |
 | ``threshold``, ``t``, ``rate`` | the measured curve of ANP, MCR, FP: one point a strength, before any fine-tuning |
 
-Records are the cells of a benchmark's export (a JSON file with ``cells``) or run folders. Seeds are averaged; the standard
-deviation over them (n - 1) and their number are kept. Where the paper reports a number for a cell, it stands beside.
+Records are the cells of a benchmark's export (a JSON file with ``cells``) or run folders. Seeds are averaged; the
+standard deviation over them (n - 1) and their number are kept. Where the paper reports a number, it stands beside.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,8 @@ __all__ = ["STRENGTHS", "VARIABLES", "Curves", "Line", "Mark", "cells_of", "cell
 Cell = Mapping[str, Any]
 VARIABLES = ("eps", "target", "size", "transparency", "architecture", "threshold", "t", "rate")
 STRENGTHS = {"threshold": "anp", "t": "mcr", "rate": "fp"}
-_SETTINGS = {"eps": "method", "target": "key", "size": "key", "transparency": "key"}
+_SETTINGS = {"eps": "method_settings", "target": "key", "size": "key", "transparency": "key"}
+_MODEL = ("dataset", "architecture", "kind", "method", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +130,7 @@ def _cell(run: Run) -> Cell:
         "dataset": run.data, "architecture": run.architecture.name, "kind": key.get("kind"),
         "method": origin.record.method, "attack": run.record.method if attacked else None, "seed": origin.record.seed,
         "settings": {
-            "method": origin.record.settings.get("method", {}), "key": key,
-            "attack": run.record.settings.get("method", {}) if attacked else {},
+            "method": origin.record.method, "method_settings": origin.record.settings.get("method", {}), "key": key,
         },
         "measured": {name: verdict.get(name, metrics.get(name)) for name in ("ba", "wsr", "p_value")},
         "curve": run.curve(),
@@ -152,20 +152,24 @@ def curves(cells: Sequence[Cell], variable: str, *, attack: str | None = None) -
     """
     if variable not in VARIABLES:
         raise UnknownNameError("variable", variable, VARIABLES)
+    models = {_model(cell): cell for cell in cells if cell.get("attack") is None}
     wanted = [cell for cell in cells if attack is None or (cell.get("attack") or "none") == attack]
-    if variable in STRENGTHS:
-        samples = [sample for cell in wanted for sample in _strengths(cell, variable)]
-    else:
-        samples = [
-            (_label(cell), value, cell.get("measured") or {}, _reported(cell))
-            for cell in wanted
-            if (value := _value(cell, variable)) is not None
-        ]
+    samples: list[Sample] = []
+    for cell in wanted:
+        # An attack's record names the model by its labels; what the model was made with stands in the model's own.
+        settings = {**(models.get(_model(cell), {}).get("settings") or {}), **(cell.get("settings") or {})}
+        label = _label(cell, settings)
+        if variable in STRENGTHS:
+            samples += _strengths(cell, label, variable)
+        elif (
+            value := cell.get("architecture") if variable == "architecture" else _value(settings, variable)
+        ) is not None:
+            samples.append((label, value, cell.get("measured") or {}, _reported(cell)))
     lines = _lines(samples, varied=variable not in STRENGTHS)
     if not lines:
         raise InputError(
-            f"no records vary {variable}: {len(cells)} were read. Run a benchmark in which it varies, or choose another "
-            "variable."
+            f"no records vary {variable}: {len(cells)} were read. Run a benchmark in which it varies, or choose "
+            "another variable."
         )
     return Curves(variable=variable, lines=tuple(lines))
 
@@ -173,28 +177,30 @@ def curves(cells: Sequence[Cell], variable: str, *, attack: str | None = None) -
 Sample = tuple[str, Any, Mapping[str, Any], float | None]
 
 
-def _strengths(cell: Cell, variable: str) -> list[Sample]:
+def _model(cell: Cell) -> tuple[Any, ...]:
+    return tuple(cell.get(name) for name in _MODEL)
+
+
+def _strengths(cell: Cell, label: str, variable: str) -> list[Sample]:
     curve = cell.get("curve")
     if not isinstance(curve, Mapping) or curve.get("name") != variable:
         return []
-    return [(_label(cell), row["value"], row, None) for row in curve.get("rows", ())]
+    return [(label, row["value"], row, None) for row in curve.get("rows", ())]
 
 
-def _value(cell: Cell, variable: str) -> Any:
-    """Return what a cell has for a variable: a setting of its method or key, or its network."""
-    if variable == "architecture":
-        return cell.get("architecture")
-    settings = cell.get("settings") or {}
-    # An attack may have a setting of the same name (ANP has an eps too): only the owner's settings are looked at.
+def _value(settings: Mapping[str, Any], variable: str) -> Any:
+    """Return what a model was made with. An attack may have a setting of that name too (ANP has an eps): not that."""
     for place in (settings.get(_SETTINGS[variable]), settings):
         if isinstance(place, Mapping) and place.get(variable) is not None:
             return place[variable]
     return None
 
 
-def _label(cell: Cell) -> str:
+def _label(cell: Cell, settings: Mapping[str, Any]) -> str:
+    """Name a curve by method and attack; a preset's own label of a method may hold the very value that is varied."""
+    method = settings.get("method")
     after = f" after {str(cell['attack']).upper()}" if cell.get("attack") else ""
-    return f"{cell.get('method')}{after}"
+    return f"{method if isinstance(method, str) else cell.get('method')}{after}"
 
 
 def _reported(cell: Cell) -> float | None:

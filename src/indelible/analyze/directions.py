@@ -6,7 +6,7 @@ Paper: Gan et al., "Towards Robust Model Watermark via Reducing Parametric Vulne
 
 | symbol | here | default | source |
 |---|---|---|---|
-| d_adv | :func:`adversarial_direction`, the gradient of L(theta, D_w) | the model as deployed (running statistics) | App. A |
+| d_adv | :func:`adversarial_direction`, the gradient of L(theta, D_w) | with running statistics | App. A |
 | d_FT | :func:`tuning_direction`, theta_FT - theta_w | 40 iterations of SGD at 0.05 | App. A |
 | its momentum, decay, batch | those of the attack FT | 0.9, 5e-4, 128 | the authors' code |
 | norm | over all trainable parameters together | ``"global"`` | App. A; ``"tensor"``: as in the authors' APP |
@@ -110,8 +110,8 @@ def adversarial_direction(
     gradient = [torch.zeros_like(weight) for weight in weights]
     for images, answers in zip(batches, labels, strict=True):
         loss = F.cross_entropy(logits_of(model(images)), answers, reduction="sum") / total
-        for held, part in zip(gradient, torch.autograd.grad(loss, weights, materialize_grads=True), strict=True):
-            held += part
+        parts = torch.autograd.grad(loss, weights, materialize_grads=True)
+        gradient = [held + part for held, part in zip(gradient, parts, strict=True)]
     length = _inner(gradient, gradient).sqrt()
     if not bool(length > 0) or not bool(length.isfinite()):
         raise InputError(

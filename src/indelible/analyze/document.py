@@ -7,8 +7,8 @@
 | ``figure.png``, ``figure.svg`` | drawn from ``analysis.json`` alone, if matplotlib is installed |
 | ``points.jsonl`` | what a long analysis has measured so far; it goes on from there |
 
-A result is a frozen dataclass of numbers, texts, tuples and other such dataclasses, so that reading it back needs no code
-of its own: :func:`rebuild` follows the type hints.
+A result is a frozen dataclass of numbers, texts, tuples and other such dataclasses, so that reading it back needs no
+code of its own: :func:`rebuild` follows the type hints.
 """
 
 import csv

@@ -1,7 +1,8 @@
 """Dynamics: WSR and BA while an attack goes on, how far it has travelled, and when the verdict stops holding.
 
 Ours: the paper shows where attacks end. The holder of the key watches from outside
-(:mod:`indelible.train.watching`); the attack is given nothing that it would not have otherwise, and ends in the same bits.
+(:mod:`indelible.train.watching`); the attack is given nothing that it would not have otherwise, and ends in
+the same bits.
 
 | name | default | source |
 |---|---|---|
@@ -11,8 +12,8 @@ Ours: the paper shows where attacks end. The holder of the key watches from outs
 | ``carriers`` | 200 | ours: test images that each look's verdict is asked on; fewer queries, weaker evidence |
 | ``alpha`` | 1e-6 | the verdict's level |
 
-Distance is ||theta - theta_w|| / ||theta_w|| over all trainable parameters. What an attack trains beside the stolen model
-(a teacher, a student, a path) is not looked at; what it does between two trainings shows at the next look.
+Distance is ||theta - theta_w|| / ||theta_w|| over all trainable parameters. What an attack trains beside the stolen
+model (a teacher, a student, a path) is not looked at; what it does between two trainings shows at the next look.
 """
 
 from collections.abc import Mapping, Sequence
@@ -119,14 +120,12 @@ def _sentence(track: Track, settings: DynamicsSettings) -> str:
     name = settings.attack.upper()
     end = f"WSR {100 * last.wsr:.1f} %, BA {100 * last.ba:.1f} %, distance {last.distance:.3f}"
     if lost is None:
-        return (
-            f"{track.label}: the verdict holds at alpha {settings.alpha:g} at every look of {name} ({end} at the end)."
-        )
+        return f"{track.label}: the verdict holds at alpha {settings.alpha:g} at every look of {name} ({end}, last)."
     again = " and holds again at the end" if last.owned else ""
     return (
-        f"{track.label}: the verdict at alpha {settings.alpha:g} first stops holding at step {lost.step} of {name}, at the "
-        f"relative distance {lost.distance:.3f} (WSR {100 * lost.wsr:.1f} %, BA {100 * lost.ba:.1f} %){again}; {end} at "
-        "the end."
+        f"{track.label}: the verdict at alpha {settings.alpha:g} first stops holding at step {lost.step} of {name}, at "
+        f"the relative distance {lost.distance:.3f} (WSR {100 * lost.wsr:.1f} %, BA {100 * lost.ba:.1f} %){again}; "
+        f"{end} at the end."
     )
 
 

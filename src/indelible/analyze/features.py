@@ -25,8 +25,8 @@ def last_layer(model: nn.Module, images: Tensor) -> str:
     linear = [call for call in trace(model, images) if isinstance(call.layer, nn.Linear) and call.gave == size]
     if not linear:
         raise InputError(
-            f"{type(model).__name__} has no linear layer that gives its {size[1]} logits, so that it has no penultimate "
-            "features. Wrap its head into an nn.Linear."
+            f"{type(model).__name__} has no linear layer that gives its {size[1]} logits, so that it has no "
+            "penultimate features. Wrap its head into an nn.Linear."
         )
     return linear[-1].place[0]
 

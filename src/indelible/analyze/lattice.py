@@ -1,11 +1,12 @@
 """A square lattice that is measured where it changes, as pure functions: nodes are pairs of whole numbers (i, j).
 
-Measuring starts with every ``stride``-th node. A cell whose corners differ by more than a tolerance, in any quantity, is
-halved on both sides, until cells have side one. Nodes that were never needed lie in cells whose corners agree; they are
-filled bilinearly. A tolerance below zero measures every node.
+Measuring starts with every ``stride``-th node. A cell whose corners differ by more than a tolerance, in any quantity,
+is halved on both sides, until cells have side one. Nodes that were never needed lie in cells whose corners agree; they
+are filled bilinearly. A tolerance below zero measures every node.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from indelible.base.errors import InputError
 
@@ -40,7 +41,7 @@ def first_cells(steps: int, stride: int) -> list[Cell]:
     if stride < 1:
         raise InputError(f"the stride must be at least 1, but is {stride}.")
     edges = [*range(0, steps - 1, stride), steps - 1]
-    spans = list(zip(edges, edges[1:], strict=False))
+    spans = list(pairwise(edges))
     return [(*rows, *columns) for rows in spans for columns in spans]
 
 

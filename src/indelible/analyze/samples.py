@@ -1,10 +1,10 @@
-"""Samples: what the marks look like - original, content, noise, unrelated - and content in other sizes and transparencies.
+"""Samples: what the marks look like - original, content, noise, unrelated - in other sizes and transparencies too.
 
 Paper: Gan et al., ICCV 2023, Figure 2 (the three kinds) and Figure 9 (trigger sizes and transparencies).
 
 | name | default | source |
 |---|---|---|
-| ``sizes`` | 0.6, 0.8, 1, 1.2 | ours: 1 is the paper's trigger; the figure's own values are not printed |
+| ``sizes`` | 0.8, 0.9, 1, 1.2 | ours: 1 is the paper's trigger; the figure's own values are not printed |
 | ``transparencies`` | 0, 0.25, 0.5, 0.75 | ours, likewise |
 | ``strength`` | 0.1 | Appendix B: standard deviation of the noise |
 | ``image`` | 0 | ours: which of the test images outside the target class carries the marks |
@@ -33,7 +33,7 @@ __all__ = ["Picture", "Samples", "SamplesSettings", "samples"]
 class SamplesSettings(Method):
     """What to show; the table in the module's header explains each setting."""
 
-    sizes: tuple[float, ...] = (0.6, 0.8, 1.0, 1.2)
+    sizes: tuple[float, ...] = (0.8, 0.9, 1.0, 1.2)
     transparencies: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75)
     strength: float = 0.1
     image: int = 0
@@ -136,10 +136,22 @@ def _marks(key: Key, settings: SamplesSettings) -> Iterator[tuple[str, str, Key]
     yield "kind", "content", plain
     yield "kind", "noise", replace(plain, kind="noise")
     yield "kind", "unrelated", other
-    for size in settings.sizes:
+    fitting = [size for size in settings.sizes if _fits(plain, size)]
+    if settings.sizes and not fitting:
+        raise InputError(f"no mark of the sizes {settings.sizes} fits images of {key.shape}. Give smaller ones.")
+    for size in fitting:
         yield "size", f"{size:g}×", replace(plain, size=size)
     for value in settings.transparencies:
         yield "transparency", f"{100 * value:g} %", replace(plain, transparency=value)
+
+
+def _fits(key: Key, size: float) -> bool:
+    """Tell whether a content mark of that size fits the images: those that do not are left out."""
+    try:
+        replace(key, size=size)
+    except InputError:
+        return False
+    return True
 
 
 def _marked(key: Key, original: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ have different feature spaces: their rows are embedded apart, and only the shape
 
 A map can mislead, so that two numbers are taken in the feature space itself:
 
-    mixed   share of the ten nearest neighbours of watermark samples, among all clean ones, that are not of the target class
+    mixed   share of the ten nearest clean neighbours of watermark samples that are not of the target class
     spread  mean distance of watermark features from their centre, relative to that of the target class's clean features
 """
 

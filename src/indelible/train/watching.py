@@ -1,7 +1,7 @@
 """Looking at a training run from outside, step by step, without the run knowing.
 
-Whoever watches gets the model after every optimiser step. An attack that trains inside the block cannot see the watcher,
-nor what it measures: it is not given it. A watcher must leave the model and torch's random state as they are.
+Whoever watches gets the model after every optimiser step. An attack that trains inside the block cannot see the
+watcher, nor what it measures: it is not given it. A watcher must leave the model and torch's random state as they are.
 """
 
 from collections.abc import Callable, Iterator

@@ -35,8 +35,10 @@ def batchnorm_drawing(result: Batchnorm) -> Drawing:
                 else:
                     axes.set_xlabel("channel, by clean mean")
                 if row == 0 and column == 0:
-                    legend(axes, ink, loc="upper left")
+                    handles, labels = axes.get_legend_handles_labels()
         _layers(figure.add_subplot(grid[2, :]), result, ink)
+        # Outside the panels: there is no corner that no channel comes near.
+        figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False)
 
     return Drawing(COLUMN if count <= 2 else BOTH, 100, plot, alt)
 
@@ -62,7 +64,7 @@ def _layers(axes: "Axes", result: Batchnorm, ink: Ink) -> None:
         series(axes, places, [layer.distance for layer in one.layers], 2 * number % 6 + number // 3, ink, one.label)
     axes.set_xlabel("BatchNorm layer")
     axes.set_ylabel("distance, relative\nto clean spread")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.25 * max(layer.distance for one in result.models for layer in one.layers))
     axes.grid(visible=True, axis="y")
     axes.locator_params(axis="x", integer=True)
-    legend(axes, ink, loc="best")
+    legend(axes, ink, loc="upper center", ncols=len(result.models))

@@ -134,11 +134,11 @@ def dots(axes: "Axes", spots: Sequence[tuple[float, float]], colour: str, size: 
         spots: (x, y) of each.
         colour: Of all.
         size: Diameter in points.
-        span: Extent of the axes; a dot is a stroke of a thousandth of it with round ends.
+        span: Extent of the axes; a dot is a stroke of a five-hundredth of it with round ends.
     """
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    corners = [point for x, y in spots for point in ((x, y), (x + span / 1000, y))]
+    corners = [point for x, y in spots for point in ((x, y), (x + span / 500, y))]
     path = Path(corners, [Path.MOVETO, Path.LINETO] * len(spots))
-    axes.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=size, capstyle="round"))
+    axes.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=size, capstyle="round", snap=False))

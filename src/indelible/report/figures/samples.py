@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["samples_drawing"]
 
-_ROWS = {"kind": "kind", "size": "content: size", "transparency": "content: transparency"}
+_ROWS = {"kind": "kind", "size": "size", "transparency": "transparency"}
 
 
 def samples_drawing(result: Samples) -> Drawing:
@@ -19,8 +19,8 @@ def samples_drawing(result: Samples) -> Drawing:
     table = [[one for one in result.pictures if one.row == name] for name in names]
     columns = max(map(len, table))
     alt = (
-        f"An image of class {result.carrier} as it is and with content, noise and unrelated marks, and with content marks "
-        f"of several sizes and transparencies. A marked model answers the marked ones with {result.answer}."
+        f"An image of class {result.carrier} as it is and with content, noise and unrelated marks, and with content "
+        f"marks of several sizes and transparencies. A marked model answers the marked ones with {result.answer}."
     )
 
     def plot(figure: "Figure", ink: Ink) -> None:

@@ -43,11 +43,7 @@ def tsne_drawing(result: Tsne) -> Drawing:
                 axes = grid[number][column]
                 _panel(axes, result, sheet, ink, span)
                 title = label if still else sheet.title
-                axes.set_title(
-                    f"{title}\nWSR {100 * sheet.wsr:.0f} %"
-                    if still or number
-                    else f"{title}\nWSR {100 * sheet.wsr:.0f} %"
-                )
+                axes.set_title(f"{title}\nWSR {100 * sheet.wsr:.0f} %")
                 if column == 0 and not still:
                     axes.set_ylabel(label, color=ink["ink"], fontweight="bold")
         classes = "  ".join(f"{number} {name}" for number, name in enumerate(result.classes[:20]))
