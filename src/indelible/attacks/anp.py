@@ -32,7 +32,9 @@ largest threshold (in steps of 0.05) that costs no more than ``ba_drop`` of the 
 """
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +59,8 @@ PAPER_THRESHOLD, PAPER_THRESHOLD_100, MANY_CLASSES = 0.6, 0.5, 100
 @dataclass(frozen=True, kw_only=True)
 class AdversarialNeuronPruning(RemovalAttack):
     """Prune sensitive neurons; the table in the module's header explains each setting."""
+
+    cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 6, "batch_size": 32}
 
     eps: float = 0.4
     steps: int = 1

@@ -49,7 +49,7 @@ from indelible.embed.mixing import mix, watermark_count
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.weight_noise import add_noisy_gradient, gaussian, trainable
 from indelible.train import CrossEntropy
-from indelible.train.objective import Objective, Step
+from indelible.train.objective import Objective, Scale, Step, unscaled
 
 __all__ = ["CW", "CertifiedTraining", "NoisyPasses", "levels_at"]
 
@@ -93,21 +93,25 @@ class NoisyPasses:
                 batch, level = divmod(index, self.method.levels)
                 yield epoch * self.method.batches + batch, level
 
-    def backward(self, model: nn.Module, images: Tensor, number: int) -> Tensor:
-        """Add the noisy gradients of step ``number``, whose ordinary batch is ``images``; return their loss."""
+    def backward(self, model: nn.Module, images: Tensor, number: int, scale: Scale = unscaled) -> Tensor:
+        """Add the noisy gradients of step ``number``, whose ordinary batch is ``images``; return their loss.
+
+        ``scale`` scales a loss as that of the ordinary gradient was.
+        """
         total, method, weights = images.new_zeros(()), self.method, trainable(model)
         for batch, level in self.due(number):
             marked, labels = self.marked.batch(batch, images)
             if images.is_contiguous(memory_format=torch.channels_last):
                 marked = marked.contiguous(memory_format=torch.channels_last)
             draws = method.draws_at(level)
-            scale = method.weight / (method.levels * draws)
+            weight = method.weight / (method.levels * draws)
             for first in range(0, draws, method.together):
                 noise = [
                     gaussian(weights, method.step * level, generator(self.seed, "weight noise", batch, level, draw))
                     for draw in range(first, min(first + method.together, draws))
                 ]
-                total += scale * add_noisy_gradient(model, marked, labels, noise, scale, vectorised=len(noise) > 1)
+                factor, several = scale(weight * torch.ones_like(total)), len(noise) > 1
+                total += weight * add_noisy_gradient(model, marked, labels, noise, factor, vectorised=several)
         return total
 
 
@@ -122,7 +126,7 @@ class _CWObjective(Objective):
         loss = self.ordinary.backward(step)
         method = self.watermark.method
         self._passed = method.rows * sum(method.draws_at(level) for _, level in self.watermark.due(step.number))
-        self.watermark.backward(step.model, step.images, step.number)
+        self.watermark.backward(step.model, step.images, step.number, step.scale)
         return loss
 
     def passes(self, rows: int) -> int:
@@ -148,7 +152,7 @@ class CertifiedTraining(EmbeddingMethod):
     fraction: float = 0.01
     negatives: float = 0.0
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "draws": 2, "start_epoch": 1, "rows": 16}
+    cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "draws": 5, "start_epoch": 1, "rows": 32}
 
     def __post_init__(self) -> None:
         if min(self.levels, self.draws, self.images, self.rows, self.batches, self.together) < 1:
@@ -199,9 +203,12 @@ class CW:
             self.method, self.samples, steps=steps, augmentation=augmentation, normalize=normalize, seed=seed
         )
 
-    def backward(self, images: Tensor) -> Tensor:
-        """Add the noisy gradients of this call to the parameters' gradients; return their loss, detached."""
-        loss = self._passes.backward(self.model, images, self.calls)
+    def backward(self, images: Tensor, *, scaler: Any = None) -> Tensor:
+        """Add the noisy gradients of this call to the parameters' gradients; return their loss, detached.
+
+        ``scaler`` is the ``torch.amp.GradScaler`` that has scaled the ordinary loss, in a loop that uses one.
+        """
+        loss = self._passes.backward(self.model, images, self.calls, unscaled if scaler is None else scaler.scale)
         self.calls += 1
         return loss
 

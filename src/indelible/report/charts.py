@@ -1,19 +1,37 @@
 """Charts as inline SVG, in the page's colours and font; see :mod:`indelible.report.svg`."""
 
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from indelible.report.curves import Chart
+from indelible.report.curves import Chart, Panel
 from indelible.report.palette import slot_of
 from indelible.report.svg import METADATA, SENTINELS, can_draw, inlined, look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["can_draw", "draw"]
+__all__ = ["can_draw", "draw", "drawn"]
 
 _WIDTH, _HEIGHT = 360 / 72, 250 / 72  # inches of 72 points, so that one point is one pixel of a 360-pixel phone
 _EDGE = 6
+
+
+def drawn(panels: Sequence[Panel], prefix: str = "c") -> list[Mapping[str, Any]]:
+    """Draw the charts of some panels for the template ``panel.html.j2``; ids on a page start with ``prefix``."""
+    from markupsafe import Markup
+
+    return [
+        {
+            "panel": panel,
+            # Markup: the SVG is ours, and the one text in it that is not (its name) was escaped when it was drawn.
+            "charts": [
+                (chart, Markup(draw(chart, f"{prefix}{row}{column}")))  # noqa: S704
+                for column, chart in enumerate(panel.charts)
+            ],
+        }
+        for row, panel in enumerate(panels)
+    ]
 
 
 def draw(chart: Chart, name: str) -> str:
@@ -53,11 +71,13 @@ def _plot(axes: "Axes", chart: Chart) -> None:
             markeredgecolor=colour, markerfacecolor=colour, markevery=max(1, len(series.points) // 12),
             clip_on=False, solid_joinstyle="round",
         )  # fmt: skip
-    whole = chart.over == "Epoch"
+    whole = chart.over == "Epoch" or bool(chart.ticks)
     margin = 0.03 * (max(last - first, 1) if whole else (last - first) or 1)
     axes.set_xlim(first - margin, last + margin)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=_EDGE, integer=whole))
     axes.set_xlabel(chart.over)
+    if chart.ticks:
+        axes.set_xticks(range(len(chart.ticks)), chart.ticks)
     if chart.unit == "%":
         axes.set_ylim(0, 100)
         axes.set_yticks([0, 25, 50, 75, 100])

@@ -37,7 +37,7 @@ from indelible.nn.sync_batchnorm import synchronised_statistics
 from indelible.train.checkpoint import Checkpoint, capture, load_state, read_checkpoint, write_checkpoint
 from indelible.train.devices import make_fabric
 from indelible.train.history import History
-from indelible.train.objective import CrossEntropy, Objective, Step
+from indelible.train.objective import CrossEntropy, Objective, Step, unscaled
 from indelible.train.processes import agree, current, from_first
 from indelible.train.settings import TrainSettings
 from indelible.train.watching import tell
@@ -171,6 +171,8 @@ class _Loop:
         self.step, self.images, self.loss, self.before = 0, 0, torch.zeros((), device=place), 0.0
         self.seed = seed
         self.stops = torch.zeros((), device=place)
+        self.scaler = getattr(self.fabric.strategy.precision, "scaler", None)  # of a float16 run
+        self.scale = unscaled if self.scaler is None else self.scaler.scale
 
     def finished_before(self, phase: str) -> Fitted | None:
         """Return the result of this phase if an earlier session finished it, with its weights in the model."""
@@ -225,6 +227,8 @@ class _Loop:
         self.objective.load_state_dict(found.part("objective"))
         self.step, self.images = found.meta["step"], found.meta["images"]
         self.before, self.loss = found.meta["seconds"], found.tensors["loop.loss"].to(self.loss)
+        if self.scaler is not None:
+            self.scaler.load_state_dict(found.meta["scaler"])
         rows: Sequence[Mapping[str, Any]] = found.meta["history"]
         return rows
 
@@ -251,7 +255,7 @@ class _Loop:
     def _gradients(self, images: Tensor, labels: Tensor, epoch: int) -> Tensor:
         """Leave the step's gradients, averaged over processes, in the parameters; return its loss."""
         if self.group.world == 1:
-            step = Step(self.wrapped, images, labels, self.step, epoch, self.fabric.backward)
+            step = Step(self.wrapped, images, labels, self.step, epoch, self.fabric.backward, scale=self.scale)
             return self.objective.backward(step)
         # What the model draws itself (dropout) is a function of step and process: nothing of it has to be stored.
         torch.manual_seed(derive_seed(self.seed, "model", self.step, self.group.rank))
@@ -262,7 +266,7 @@ class _Loop:
         def backward(loss: Tensor) -> None:
             self.fabric.backward(loss * weight)
 
-        step = Step(self.wrapped, images, labels, self.step, epoch, backward, share, average)
+        step = Step(self.wrapped, images, labels, self.step, epoch, backward, share, average, self.scale)
         every, together = self.settings.sync_batchnorm, share.world > 1
         with synchronised_statistics(self.model, all_layers=every, together=together):
             loss = self.objective.backward(step) * weight
@@ -343,6 +347,8 @@ class _Loop:
             "step": self.step, "images": self.images, "seconds": self._seconds(), "history": self.history.rows,
             "fingerprint": self.fingerprint,
         }  # fmt: skip
+        if self.scaler is not None:
+            meta["scaler"] = self.scaler.state_dict()
         return tensors, meta
 
     def finish(self, phase: str) -> Fitted:
