@@ -79,9 +79,7 @@ def write_preset(folder: Path, *, extra: str = "", images: int = 160, change: tu
             y_test=test.labels.numpy(),
         )  # fmt: skip
     path = folder / "micro.toml"
-    path.write_text(
-        (PRESET.format(data=data) + extra).replace(*change) if change[0] else PRESET.format(data=data) + extra
-    )
+    path.write_text((PRESET.format(data=data) + extra).replace(*change) if change[0] else PRESET.format(data=data) + extra)
     return path
 
 

@@ -269,9 +269,7 @@ def _grid(layout: Layout, measure: Measure, columns: list[Column], rows: list[Ro
 def _best(grid: Grid) -> Grid:
     rows = list(grid.rows)
     readers: Mapping[str, Callable[[Entry], float | None]] = {
-        "best_measured": lambda entry: (
-            None if entry.measured is None or entry.measured.partial else entry.measured.mean
-        ),
+        "best_measured": lambda entry: None if entry.measured is None or entry.measured.partial else entry.measured.mean,
         "best_reported": lambda entry: entry.reported,
     }
     for group in grid.groups:
@@ -304,3 +302,4 @@ def _notes(grid: Grid) -> list[str]:
     if partial:
         notes.append("… after a summary: not all attacks are done; it is over those that are, and is not compared.")
     return notes
+

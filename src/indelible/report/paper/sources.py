@@ -44,9 +44,7 @@ def measured_tables(results: Sequence[Results]) -> list[Grid]:
     grids = []
     for one in results:
         if not one.observations:
-            raise InputError(
-                f"the results of {one.preset!r} hold no cell yet. Run it: indelible bench run {one.preset}"
-            )
+            raise InputError(f"the results of {one.preset!r} hold no cell yet. Run it: indelible bench run {one.preset}")
         layout = layout_for(one.preset, one.observations)
         grids += fill(layout, _reported(layout), one.observations)
     return grids
