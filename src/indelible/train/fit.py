@@ -40,6 +40,7 @@ from indelible.train.history import History
 from indelible.train.objective import CrossEntropy, Objective, Step, unscaled
 from indelible.train.processes import agree, current, from_first
 from indelible.train.settings import TrainSettings
+from indelible.train.watching import tell
 
 __all__ = ["CHECKPOINT", "Fitted", "fit", "leftovers"]
 
@@ -119,6 +120,7 @@ def _run(
         for epoch in range(loop.step // loop.batches.steps, settings.epochs):
             for images, labels in loop.batches.epoch(epoch, start=loop.step % loop.batches.steps):
                 loop.advance(images, labels, epoch)
+                tell(loop.model, phase, loop.step)
                 bar.advance(note=loop.note() if bar.due else None)
                 if loop.ended():
                     break
