@@ -83,11 +83,11 @@ class Fails:
         self.where, self.passes = where, 0
 
     def watch(self, model: nn.Module) -> None:
-        head = model.classifier
+        head: Any = model.classifier
         if self.where == "forward":
-            head.register_forward_pre_hook(self.forward)  # type: ignore[operator]
+            head.register_forward_pre_hook(self.forward)
         else:
-            head.register_forward_hook(self.backward)  # type: ignore[operator]
+            head.register_forward_hook(self.backward)
 
     def due(self) -> bool:
         self.passes += 1
