@@ -14,6 +14,7 @@ from indelible.bench.cells import Cell
 from indelible.bench.speed import measure_speed
 from indelible.data.catalog import load
 from indelible.data.images import Shape
+from indelible.data.options import split_options
 from indelible.data.sources import SOURCES
 
 __all__ = ["Estimate", "Size", "estimate", "evaluation_passes", "size_of", "training_passes"]
@@ -64,10 +65,16 @@ def size_of(name: str) -> Size:
         train, test = load(name)
         return Size(train=len(train), test=len(test), classes=len(train.classes), shape=train.shape)
     except InputError:
-        if name not in SOURCES:
+        bare, options = split_options(name)
+        if bare not in SOURCES:
             raise
-        known = SOURCES[name]
-        return Size(train=known.train, test=known.test, classes=len(known.classes), shape=known.shape)
+        known = SOURCES[bare]
+        return Size(
+            train=options.train or known.train,
+            test=options.test or known.test,
+            classes=len(known.classes),
+            shape=known.shape,
+        )
 
 
 def training_passes(cell: Cell, size: Size, model: Cell) -> float:

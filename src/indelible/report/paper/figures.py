@@ -59,7 +59,12 @@ def _drawings(grid: Grid) -> list[tuple[str, str, list[str], list[Curve]]]:
     if grid.layout.across == "rows":
         ticks = [row.labels[-1] for row in groups[0]]
         return [
-            (title, last, ticks, [(_shared(grid, group[0]), [row.entries[number] for row in group]) for group in groups])
+            (
+                title,
+                last,
+                ticks,
+                [(_shared(grid, group[0]), [row.entries[number] for row in group]) for group in groups],
+            )
             for number, title in after
         ]
     names = list(dict.fromkeys(row.labels[-1] for row in grid.rows))

@@ -17,7 +17,7 @@ from indelible.report.paper.observations import COMPONENTS, Observation
 from indelible.report.paper.published import SECTIONS
 from indelible.report.suite import PAPER_ATTACKS
 
-__all__ = ["LAYOUTS", "MAIN", "Axis", "Condition", "Layout", "layout_for", "title_of"]
+__all__ = ["BEFORE", "LAYOUTS", "MAIN", "Axis", "Condition", "Layout", "layout_for", "title_of"]
 
 _METHODS = (*list(COMPONENTS)[:1], "ew", "cw", "rose*", "rose", "ntl*", "ntl", "cae*", "cae", "pgd-at", "trades",
             *list(COMPONENTS)[1:])  # fmt: skip
@@ -137,7 +137,7 @@ def _main(dataset: str, *presets: str, sections: Sequence[str] = (), note: str =
     return Layout(
         name=dataset, title=title, sections=(dataset, *sections), methods=_FOUR, presets=presets, note=note,
         only={"dataset": dataset},
-        caption=f"{title}: four ways to embed three kinds of watermark, against six removal attacks.",
+        caption=f"{title}: ways to embed three kinds of watermark, against six removal attacks.",
     )  # fmt: skip
 
 

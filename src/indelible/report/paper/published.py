@@ -130,6 +130,7 @@ SECTIONS: Mapping[str, Callable[[Rows], Iterator[Observation]]] = {
     "adversarial-training": _adversarial,
 }
 
+
 @cache
 def published(section: str) -> tuple[Observation, ...]:
     """Return the paper's numbers of one section."""
