@@ -111,7 +111,7 @@ def test_other_tables_have_their_own_columns() -> None:
     assert [grid.columns[-1].title for grid in epsilon] == ["AVG", "AVG"]
     assert _texts(epsilon[1])["0.04",][-1] == "89.99"
     networks = _texts(reported_tables(["architectures"])[0])
-    assert list(networks)[0] == ("MobileNetV2", "Vanilla")
+    assert next(iter(networks)) == ("MobileNetV2", "Vanilla")
     assert networks["ResNet-18", "APP"] == ["93.42", "99.87", "96.63", "99.56", "90.76", "84.65"]
 
 
@@ -119,7 +119,9 @@ def test_every_section_fills_a_table_and_every_row_has_a_source() -> None:
     used = {section for layout in LAYOUTS.values() for section in layout.sections}
     assert used == set(SECTIONS)
     assert all(one.source for section in SECTIONS for one in published(section))
-    assert all(0 <= rate <= 1 for section in SECTIONS for one in published(section) for rate in (one.wsr, one.ba) if rate)
+    assert all(
+        0 <= rate <= 1 for section in SECTIONS for one in published(section) for rate in (one.wsr, one.ba) if rate
+    )
 
 
 def test_both_readers_of_the_numbers_agree() -> None:
@@ -134,7 +136,7 @@ def test_both_readers_of_the_numbers_agree() -> None:
 def test_unknown_tables_and_tables_without_numbers_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'cifar10'"):
         reported_tables(["cifar1"])
-    with pytest.raises(InputError, match="prints no numbers for 'ablation-trigger'.*bench run ablation-trigger"):
+    with pytest.raises(InputError, match=r"prints no numbers for 'ablation-trigger'.*bench run ablation-trigger"):
         reported_tables(["ablation-trigger"])
     with pytest.raises(UnknownNameError):
         published("nothing")
