@@ -91,7 +91,7 @@
     panel.style.left = `${left}px`;
   }
 
-  function show(button) {
+  function show(button, keep = false) {
     clearTimeout(timer);
     if (shown !== button) {
       hide();
@@ -102,6 +102,7 @@
       button.setAttribute("aria-expanded", "true");
       button.setAttribute("aria-describedby", "detail");
     }
+    pinned = keep;
     place();
   }
 
@@ -144,9 +145,7 @@
       if (again) {
         hide();
       } else {
-        pinned = false;
-        show(button);
-        pinned = true;
+        show(button, true);
         if (event.detail === 0) panel.focus(); // from the keyboard: let the panel be scrolled
       }
     } else if (event.target instanceof Element && event.target.closest(".sort")) {
