@@ -52,7 +52,8 @@ def test_the_stolen_model_is_left_alone_and_comes_out_ordinary(net: TinyNet, dat
 
 def test_an_attack_is_given_nothing_of_the_owner() -> None:
     """Neither the verb nor the job has a way in for key, watermark samples, WSR or test data."""
-    allowed = {"model", "data", "method", "seed", "normalize", "folder", "device", "devices", "nodes", "settings"}
+    allowed = {"model", "data", "method", "preset", "seed", "normalize", "folder", "device", "devices", "nodes"}
+    allowed |= {"settings"}
     assert set(inspect.signature(attack).parameters) == allowed
     assert {field.name for field in fields(Removal)} == {
         "model", "data", "seed", "normalize", "folder", "device", "curve", "phases", "figures", "images", "seconds",

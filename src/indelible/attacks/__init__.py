@@ -1,6 +1,6 @@
 """Try to remove a watermark: one file per removal attack."""
 
-from indelible.attacks.base import ATTACKS, Attacked, RemovalAttack, attack
+from indelible.attacks.base import ATTACKS, BUDGETS, Attacked, RemovalAttack, attack, settings_of
 from indelible.attacks.curve import Curve, evaluate_curve
 
 # The order of registration is the order of the paper's tables.
@@ -15,6 +15,7 @@ from indelible.attacks.preprocess import InputPreprocessing, Preprocessed, deplo
 
 __all__ = [
     "ATTACKS",
+    "BUDGETS",
     "AdversarialNeuronPruning",
     "Attacked",
     "Curve",
@@ -31,4 +32,5 @@ __all__ = [
     "deployed",
     "evaluate_curve",
     "evaluate_transforms",
+    "settings_of",
 ]

@@ -6,6 +6,9 @@ that afterwards, from outside.
 
 Recipes: ``"sound"`` is the attack as it should be made; ``"paper"`` repeats what produced the paper's tables, with the
 slips of the authors' code, each named in the attack's header.
+
+Presets: ``"full"``, the default, has the paper's number of passes; ``"cpu"`` is a cheaper budget under a name, 150,000
+to 200,000 image passes with 10,000 images of ten classes, at the same peak rates; docs/attacks/measured.md compares.
 """
 
 import copy
@@ -14,7 +17,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import nn
@@ -35,11 +38,12 @@ from indelible.train.devices import make_fabric
 from indelible.train.evaluate import accuracy, check_classifier
 from indelible.train.processes import Group, elsewhere, joined, must_start
 
-__all__ = ["ATTACKS", "Attacked", "Recipe", "Removal", "RemovalAttack", "attack"]
+__all__ = ["ATTACKS", "BUDGETS", "Attacked", "Recipe", "Removal", "RemovalAttack", "attack", "settings_of"]
 
 ATTACKS: Registry[MethodInfo] = Registry("removal attack")
 Recipe = Literal["sound", "paper"]
 _RECIPES = ("sound", "paper")
+BUDGETS = ("full", "cpu")
 _WATCHED = 1000
 _HELD_OUT = 0.1
 
@@ -71,11 +75,21 @@ class RemovalAttack(Method):
         recipe: ``"sound"`` or ``"paper"``.
     """
 
+    cpu_settings: ClassVar[Mapping[str, Any]] = {}
+    """What the ``cpu`` preset changes in this attack's settings."""
+
     recipe: Recipe = "sound"
 
     def __post_init__(self) -> None:
         if self.recipe not in _RECIPES:
             raise UnknownNameError("recipe", self.recipe, _RECIPES)
+
+    def alone(self) -> str:
+        """Return why one process must do all of the work; nothing where several can share it."""
+        return (
+            "it chooses its strength among several models, and does most of its work outside the training loop: "
+            "several processes would each do all of that, and the models would stay in them"
+        )
 
     @abstractmethod
     def run(self, job: "Removal") -> None:
@@ -196,11 +210,26 @@ class Removal:
         return {"accuracy_attacker": accuracy(model, seen, normalize=self.normalize)}
 
 
+def settings_of(method: str, preset: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of an attack: what the preset changes, then what is given; all else are its defaults.
+
+    Args:
+        method: A registered name.
+        preset: ``"full"`` or ``"cpu"``.
+        settings: What somebody chose.
+    """
+    if preset not in BUDGETS:
+        raise UnknownNameError("preset of attacks", preset, BUDGETS)
+    changes = ATTACKS[method].build.cpu_settings if preset == "cpu" else {}
+    return {**changes, **settings}
+
+
 def attack(
     model: nn.Module,
     data: Any,
     method: str | RemovalAttack = "ft",
     *,
+    preset: str = "full",
     seed: int = 0,
     normalize: Normalization | None = None,
     folder: str | Path | None = None,
@@ -215,6 +244,7 @@ def attack(
         model: The stolen classifier.
         data: The attacker's images: data set, pair (images, labels), folder, ``.npz``.
         method: A registered name (``indelible attack --list``) or an attack value.
+        preset: ``"full"`` (the paper's passes) or ``"cpu"``, a cheaper budget; for a method given by its name.
         seed: The same seed and settings give the same bits on the same machine.
         normalize: (mean, std) that the model expects its input to be normalised by.
         folder: Keep checkpoints and history there; a run that was broken off there is continued.
@@ -229,20 +259,29 @@ def attack(
     """
     if must_start(devices, nodes):
         arguments = {
-            "data": data, "method": method, "seed": seed, "normalize": normalize, "folder": folder, "device": device,
-            **settings,
+            "data": data, "method": method, "preset": preset, "seed": seed, "normalize": normalize, "folder": folder,
+            "device": device, **settings,
         }  # fmt: skip
         return Attacked(**elsewhere(attack, model, arguments, devices=devices, nodes=nodes))
     with joined(devices=devices, nodes=nodes, device=device) as group:
-        return _attack(model, data, method, seed, normalize, folder, device, settings, group)
+        return _attack(model, data, method, preset, seed, normalize, folder, device, settings, group)
 
 
 def _attack(
-    model: nn.Module, data: Any, method: str | RemovalAttack, seed: int, normalize: Normalization | None,
+    model: nn.Module, data: Any, method: str | RemovalAttack, preset: str, seed: int, normalize: Normalization | None,
     folder: str | Path | None, device: str, settings: Mapping[str, Any], group: Group,
 ) -> Attacked:  # fmt: skip
     """Do the work of :func:`attack`, in each of its processes."""
+    if isinstance(method, str):
+        settings = settings_of(method, preset, settings)
+    elif preset != "full":
+        raise InputError(
+            f"the preset {preset!r} fills in the settings of a method given by its name, but an attack value came, "
+            "which has all its settings. Give its name, or leave out the preset."
+        )
     name, value = resolve(ATTACKS, method, settings)
+    if group.world > 1 and (why := value.alone()):
+        raise InputError(f"the attack {name!r} runs in one process: {why}. Leave out devices and nodes.")
     images = as_data(data)
     check_finite(model)
     check_classifier(model, images, normalize=normalize)
@@ -258,7 +297,9 @@ def _attack(
     figures = job.figures if job.curve is None else {**job.figures, "curve": job.curve.to_json()}
     record = Record(
         verb="attack", method=name, seed=seed,
-        settings={"method": value.to_json(), "normalize": normalize, "device": device, **group.to_json()},
+        settings={
+            "method": value.to_json(), "preset": preset, "normalize": normalize, "device": device, **group.to_json()
+        },
         inputs={
             "data": images.name, "data_digest": images.digest(), "images": len(images),
             "model": type(model).__name__, "model_digest": tensor_digest(model.state_dict()),

@@ -21,8 +21,9 @@ The ICCV 2023 paper names this category in Section 2 and does not measure it: th
 """
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -96,6 +97,8 @@ class Distillation(Objective):
 class Extraction(RemovalAttack):
     """Train a student from nothing on the stolen model's answers; the table in the header explains each setting."""
 
+    cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 12}
+
     labels: Literal["soft", "hard"] = "soft"
     temperature: float = 4.0
     architecture: str | None = None
@@ -111,6 +114,14 @@ class Extraction(RemovalAttack):
             raise UnknownNameError("kind of label", self.labels, _LABELS)
         if self.temperature <= 0:
             raise InputError(f"the temperature must be positive, but is {self.temperature}. Hinton used 1 to 20.")
+
+    def alone(self) -> str:
+        """Several processes can share it, if the student is of the stolen model's class."""
+        if self.architecture is None:
+            return ""
+        return (
+            f"it returns another network ({self.architecture}) than it is given, and processes send back weights only"
+        )
 
     def run(self, job: Removal) -> None:
         """Build the student and train it."""

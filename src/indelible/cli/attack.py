@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 from indelible.cli.options import assignments, computing, emit, many_devices
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from indelible.train.run import Run
 
 __all__ = ["EXAMPLES", "HELP", "configure", "run"]
 
-_TRANSFORMS = "transforms.json"
+_FEW = 2000
 HELP = "try to remove the watermark from a model, with the attacker's images only"
 EXAMPLES = [
     "indelible attack --list",
     "indelible attack runs/app",
     "indelible attack runs/app --method fp --ba-drop 1",
+    "indelible attack runs/app --method nnl --preset cpu",
     "indelible attack runs/app --method ft --recipe paper --out runs/app-ft-paper",
     "indelible attack runs/app --set lr=0.01 --set epochs=10 --out runs/app-ft-gentle",
     "indelible attack runs/app --method distill --set architecture=resnet-w8 --out runs/app-copied",
@@ -40,6 +39,13 @@ def configure(command: argparse.ArgumentParser) -> None:
     which.add_argument("--method", default="ft", help="removal attack (default: ft)")
     which.add_argument("--all", action="store_true", help="every attack, each into its own folder, and their table")
     command.add_argument("--recipe", default="sound", help="sound, or paper with its slips (default: sound)")
+    command.add_argument(
+        "--preset", default="full", help="full, the paper's passes, or cpu, a cheaper budget (default: full)"
+    )
+    command.add_argument(
+        "--curve-images", type=int, metavar="N",
+        help="test images by which BA and WSR are measured at strengths that were not chosen (default: all; cpu: 2000)",
+    )  # fmt: skip
     command.add_argument(
         "--ba-drop", type=float, metavar="POINTS",
         help="accuracy that an attack may give up when it chooses its strength, in percentage points (default: 2)",
@@ -89,36 +95,42 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_devices(arguments: argparse.Namespace) -> None:
-    """Refuse several processes where an attack does more than train: only fine-tuning is spread."""
+    """Refuse several processes for the suite; one attack says itself whether it can use them."""
     from indelible.base.errors import InputError
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("`indelible attack` starts its own processes: use --devices N instead of torchrun.")
-    if (arguments.devices or 1) * (arguments.nodes or 1) > 1 and (arguments.all or arguments.method != "ft"):
-        raise InputError("several devices are offered for --method ft only. Leave out --devices and --nodes.")
+    if (arguments.devices or 1) * (arguments.nodes or 1) > 1 and arguments.all:
+        raise InputError(
+            "--all has attacks that run in one process only (docs: Several devices). Leave out --devices and --nodes, "
+            "or name one attack: ft, nad and distill can use several."
+        )
 
 
 def _transforms(done: "Run") -> list[Mapping[str, Any]]:
     """Return the rates under every transform of a pre-processing attack; nothing for other attacks."""
     from indelible.base.files import read_json
+    from indelible.bench.making import TRANSFORMS
 
-    path = done.folder / _TRANSFORMS
+    path = done.folder / TRANSFORMS
     return list(read_json(path)) if path.exists() else []
 
 
 def _folder(arguments: argparse.Namespace, victim: "Run", method: str) -> Path:
-    """Return where a result goes when nobody says: beside the victim, apart by method and recipe."""
+    """Return where a result goes when nobody says: beside the victim, apart by method, recipe and preset."""
     base: Path = (arguments.out if arguments.all else None) or victim.folder
-    return base.with_name("-".join([base.name, method] + (["paper"] if arguments.recipe == "paper" else [])))
+    apart = [word for word, usual in ((arguments.recipe, "sound"), (arguments.preset, "full")) if word != usual]
+    return base.with_name("-".join([base.name, method, *apart]))
 
 
 def _settings(arguments: argparse.Namespace, methods: list[str]) -> dict[str, dict[str, Any]]:
     """Return the settings of each method; one that none of them has is refused, one that some have goes to these."""
-    from indelible.attacks import ATTACKS
+    from indelible.attacks import ATTACKS, settings_of
+    from indelible.base.checks import setting_names
     from indelible.base.errors import InputError, UnknownNameError
 
     given = assignments(arguments.set)
-    known = {method: set(ATTACKS[method].build.__dataclass_fields__) for method in methods}
+    known = {method: set(setting_names(ATTACKS[method].build)) for method in methods}
     if arguments.ba_drop is not None:
         if not 0 <= arguments.ba_drop <= 100:
             raise InputError(f"--ba-drop is given in percentage points from 0 to 100, but is {arguments.ba_drop}.")
@@ -129,60 +141,37 @@ def _settings(arguments: argparse.Namespace, methods: list[str]) -> dict[str, di
     for name in given.keys() - every:
         raise UnknownNameError("setting", name, every)
     return {
-        method: {"recipe": arguments.recipe, **{name: value for name, value in given.items() if name in names}}
+        method: settings_of(
+            method, arguments.preset,
+            {"recipe": arguments.recipe, **{name: value for name, value in given.items() if name in names}},
+        )
         for method, names in known.items()
-    }
+    }  # fmt: skip
 
 
 def _attack(
     arguments: argparse.Namespace, victim: "Run", method: str, settings: Mapping[str, Any], out: Path
 ) -> "Run":  # fmt: skip
     """Attack, then look at the result with the key."""
-    from dataclasses import replace
-
-    from indelible.attacks import attack, evaluate_curve, evaluate_transforms
-    from indelible.base.files import write_json
+    from indelible.bench.making import attack_into
     from indelible.train.devices import pinned_threads
-    from indelible.train.evaluate import accuracy, hit_rate
-    from indelible.train.run import Run
 
-    _, attacker, test = victim.images()
-    # Read now, so that a missing key is told before the work; the attack itself is not given it.
-    key = victim.key()
-    normalize = victim.normalize()
     with pinned_threads(arguments.threads):
-        attacked = attack(
-            victim.model(), attacker, method, seed=arguments.seed, normalize=normalize, folder=out,
-            device=arguments.device, devices=arguments.devices, nodes=arguments.nodes, **settings,
+        return attack_into(
+            out, victim, method, preset=arguments.preset, seed=arguments.seed, device=arguments.device,
+            curve_images=_curve_images(arguments), devices=arguments.devices, nodes=arguments.nodes, **settings,
         )  # fmt: skip
-        # The attack is over; only now somebody with the key looks at what it did.
-        fresh = key.samples(test, purpose="verify")
-
-        def rates(model: "nn.Module") -> dict[str, float]:
-            ba = accuracy(model, test, normalize=normalize)
-            return {"ba": ba, "wsr": hit_rate(model, fresh.images, fresh.labels, normalize=normalize)}
-
-        if attacked.curve is not None:
-            Run.keep_curve(out, attacked.curve.name, evaluate_curve(attacked.curve, rates))
-        if "preprocessing" in attacked.record.metrics:
-            write_json(out / _TRANSFORMS, evaluate_transforms(attacked.model, rates, normalize=normalize))
-        name = attacked.architecture or victim.architecture.name
-        done = Run.save(
-            out, model=attacked.model, record=attacked.record, architecture=replace(victim.architecture, name=name),
-            data=victim.data, split=victim.split(), parent=victim.folder,
-        )  # fmt: skip
-    _judge(done, victim)
-    return done
 
 
-def _judge(done: "Run", victim: "Run") -> None:
-    """Verify the attacked model, as its thief runs it, with its owner's key, and keep the verdict."""
-    from indelible.attacks import deployed
-    from indelible.verify import verify
+def _curve_images(arguments: argparse.Namespace) -> int | None:
+    """Return how many test images measure the strengths that an attack did not choose; None is all."""
+    from indelible.base.errors import InputError
 
-    normalize = victim.normalize()
-    suspect = deployed(done.model(), done.record, normalize=normalize)
-    done.keep_verdict(verify(suspect, victim.key(), victim.images()[2], normalize=normalize).to_json())
+    asked: int | None = arguments.curve_images
+    if asked is not None and asked < 1:
+        raise InputError(f"--curve-images is a number of test images from 1 on, but is {asked}.")
+    # Twenty models over a whole test set would cost more than a cheap attack itself.
+    return _FEW if asked is None and arguments.preset == "cpu" else asked
 
 
 def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
@@ -191,7 +180,8 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
 
     from indelible.attacks import ATTACKS
     from indelible.base.errors import InputError
-    from indelible.report.suite import suite, suite_table
+    from indelible.bench.making import judge
+    from indelible.report.suite import PAPER_ATTACKS, suite, suite_table
     from indelible.train.run import Run
 
     settings = _settings(arguments, list(ATTACKS))
@@ -202,7 +192,7 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
             kept = Run.load(out)
             _check_kept(kept, victim, ATTACKS[method].build.of(settings[method]).to_json())
             if kept.verdict() is None:  # broken off between the attack and the look at it
-                _judge(kept, victim)
+                judge(kept)
         else:
             try:
                 _attack(arguments, victim, method, settings[method], out)
@@ -215,7 +205,10 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
         raise InputError(f"no attack could be run: {'; '.join(refused.values())}")
     rows = suite([victim.folder, *folders])
     if not arguments.json:
-        Console().print(suite_table(rows))
+        console = Console()
+        console.print(suite_table(rows))
+        if set(PAPER_ATTACKS) < {*PAPER_ATTACKS, *rows[0].after}:
+            console.print(suite_table(rows, paper=False))
     told = [f"{method} was not possible: {reason}" for method, reason in refused.items()]
     document = {"suite": [row.to_json() for row in rows], "runs": [str(folder) for folder in folders]}
     emit(arguments, {**document, "refused": refused}, "\n".join([*told, *(f"kept in {folder}" for folder in folders)]))

@@ -1,51 +1,231 @@
-"""``indelible bench``: measurements by name."""
+"""``indelible bench``: tables and figures by name, cell by cell; and measurements of one kind."""
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from indelible.cli.options import emit
 
+if TYPE_CHECKING:
+    from indelible.bench.cells import Cell
+    from indelible.bench.engines import Engine
+    from indelible.bench.preset import Preset
+    from indelible.bench.store import Locking, Store
+
 __all__ = ["EXAMPLES", "HELP", "configure", "run"]
 
-HELP = "measure: seconds a step of each method, side by side"
+HELP = "run a table or figure: methods x kinds x attacks x seeds, resumable, on all cores or a cluster"
 EXAMPLES = [
     "indelible bench list",
-    "indelible bench run speed",
+    "indelible bench plan cifar10-cpu",
+    "indelible bench run smoke",
+    "indelible bench run cifar10-cpu --workers 2     # again, after a crash: goes on where it was",
+    "indelible bench run cifar10-paper --engine ray --address auto --gpus 0.5 --store s3://bucket/bench",
+    "indelible bench run my-table.toml --only '*/content/app/*'",
+    "indelible bench status cifar10-cpu",
+    "indelible bench results cifar10-cpu --out results/cifar10-cpu.json",
     "indelible bench run speed --model resnet-18 --rounds 3 --out speed.json",
 ]
-PRESETS = {"speed": "seconds a step: plain training, the c-BN control, APP, and the data pipeline alone"}
+MEASUREMENTS = {"speed": "seconds a step: plain training, the c-BN control, APP, and the data pipeline alone"}
 
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible bench``."""
     from indelible.cli import common
 
-    actions = command.add_subparsers(dest="action", required=True, metavar="list|run")
-    listing = actions.add_parser("list", help="what can be measured")
-    running = actions.add_parser("run", help="measure")
-    running.add_argument("preset", help="what to measure: speed")
-    running.add_argument("--model", default="resnet-w16", help="network (default: resnet-w16)")
-    running.add_argument("--batch-size", type=int, default=128, help="images in a plain step (default: 128)")
-    running.add_argument("--rounds", type=int, default=5, help="how often each case is timed (default: 5)")
-    running.add_argument("--threads", type=int, help="CPU threads to compute with (default: torch's choice)")
-    running.add_argument("--out", type=Path, help="also write the result there as JSON")
-    for action in (listing, running):
+    actions = command.add_subparsers(dest="action", required=True, metavar="list|plan|run|status|results")
+    listing = actions.add_parser("list", help="presets and measurements")
+    planning = actions.add_parser("plan", help="the cells of a preset, what is done, and how long the rest takes")
+    running = actions.add_parser("run", help="do what is not done yet")
+    looking = actions.add_parser("status", help="what is done, under way, failed")
+    exporting = actions.add_parser("results", help="all records of a preset in one JSON file")
+    for action in (planning, running, looking, exporting):
+        action.add_argument("preset", help="name of a preset, or path of a TOML file")
+        action.add_argument("--store", default="bench", help="folder or URL of records and runs (default: bench)")
+        action.add_argument("--only", metavar="PATTERN", help="cells whose names match, such as '*/content/app/*'")
+    for action in (planning, running):
+        action.add_argument("--workers", type=int, help="processes (default: one a GPU, or one a core)")
+    running.add_argument("--threads", type=int, help="CPU threads of each worker (default: the cores, shared out)")
+    running.add_argument("--engine", default="local", help="local or ray (default: local)")
+    running.add_argument("--address", help="address of a Ray cluster (default: start one here)")
+    running.add_argument("--gpus", type=float, help="GPUs a cell takes on a Ray cluster, such as 0.5 (default: 0)")
+    running.add_argument("--cpus", type=float, help="CPUs a cell takes on a Ray cluster (default: 1)")
+    running.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
+    running.add_argument("--out", type=Path, help="also write the results there as JSON")
+    running.add_argument("--model", default="resnet-w16", help="speed: the network (default: resnet-w16)")
+    running.add_argument("--batch-size", type=int, default=128, help="speed: images in a plain step (default: 128)")
+    running.add_argument("--rounds", type=int, default=5, help="speed: how often each case is timed (default: 5)")
+    exporting.add_argument("--out", type=Path, help="the file (default: standard output)")
+    for action in (listing, planning, running, looking, exporting):
         common(action)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     if arguments.action == "list":
-        emit(arguments, PRESETS, "\n".join(f"{name:8} {summary}" for name, summary in PRESETS.items()))
+        return _list(arguments)
+    if arguments.action == "run" and arguments.preset in MEASUREMENTS:
+        return _measure(arguments)
+    actions = {"plan": _plan, "run": _run, "status": _status, "results": _results}
+    return actions[arguments.action](arguments)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from indelible.bench.preset import load_preset, preset_names
+
+    known = {name: load_preset(name).title for name in preset_names()} | MEASUREMENTS
+    emit(arguments, known, "\n".join(f"{name:22} {summary}" for name, summary in known.items()))
+    return 0
+
+
+def _cells(arguments: argparse.Namespace) -> "tuple[Preset, list[Cell], Store]":
+    from indelible.bench.cells import data_digests, plan_cells, select
+    from indelible.bench.preset import load_preset
+    from indelible.bench.store import open_store
+
+    preset = load_preset(arguments.preset)
+    cells = select(plan_cells(preset, data_digests(preset)), arguments.only)
+    return preset, cells, open_store(arguments.store, locking=_locking(arguments))
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from indelible.bench.engines.local import default_workers
+    from indelible.bench.estimate import estimate
+    from indelible.report.format import duration
+
+    preset, cells, store = _cells(arguments)
+    finished = store.finished()
+    records = [record for record in map(store.record, sorted(finished)) if record is not None]
+    models = {cell.digest: cell for cell in cells if cell.needs is None}
+    expected = estimate([cell for cell in cells if cell.digest not in finished], models, records)
+    workers = arguments.workers or default_workers()
+    lines = [
+        f"{'done' if cell.digest in finished else duration(expected.seconds[cell.digest]):>12}  {cell.name}"
+        for cell in cells
+    ]
+    lines.append(
+        f"{preset.title}: {len(cells)} cells, {sum(cell.digest in finished for cell in cells)} done; the rest takes "
+        f"about {expected.hours(workers):.1f} hours on {workers} worker(s)"
+    )
+    lines += [f"speed of {network}: {said}" for network, said in expected.basis.items()]
+    document = {
+        "preset": preset.name, "title": preset.title, "command": preset.command, "hours": expected.hours(workers),
+        "workers": workers, "basis": expected.basis,
+        "cells": [
+            {**cell.to_json(), "done": cell.digest in finished, "seconds": expected.seconds.get(cell.digest)}
+            for cell in cells
+        ],
+    }  # fmt: skip
+    emit(arguments, document, "\n".join(lines))
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from functools import partial
+
+    from indelible.base.files import write_json
+    from indelible.bench.results import collect_results, extra_fields
+    from indelible.bench.runner import Board, run_cells
+    from indelible.cli.live import LiveBoard
+
+    preset, cells, store = _cells(arguments)
+    _check_data(preset)
+    board = Board(cells)
+    with LiveBoard(board, store, preset.title):
+        run_cells(
+            board, store, _engine(arguments), device=arguments.device, locking=_locking(arguments),
+            more=partial(extra_fields, preset),
+        )  # fmt: skip
+    if arguments.out is not None:
+        write_json(arguments.out, collect_results(preset, cells, store))
+    failed = {cell.name: board.errors.get(cell.digest, "") for cell in cells if board.states[cell.digest] == "failed"}
+    said = [f"{name} failed: {error}" for name, error in failed.items()]
+    said.append(f"{board.count('done')} of {len(board.states)} cells are done; records are in {store.place}")
+    summary = {"done": board.count("done"), "planned": len(board.states), "failed": failed, "store": store.place}
+    emit(arguments, summary, "\n".join(said))
+    return 1 if board.count("done") < len(board.states) else 0
+
+
+def _check_data(preset: "Preset") -> None:
+    """Refuse to start when a data set is not there; the error says how to fetch it."""
+    from indelible.bench.cells import data_digests
+    from indelible.data.catalog import load
+
+    for name, digest in data_digests(preset).items():
+        if digest is None:
+            load(name)
+
+
+def _locking(arguments: argparse.Namespace) -> "Locking":
+    """Machines of a cluster share no kernel that would know of a dead owner."""
+    return "lease" if getattr(arguments, "engine", "") == "ray" else "auto"
+
+
+def _engine(arguments: argparse.Namespace) -> "Engine":
+    from indelible.base.errors import UnknownNameError
+    from indelible.bench.engines.local import LocalEngine
+
+    if arguments.engine == "local":
+        return LocalEngine(arguments.workers, arguments.threads)
+    raise UnknownNameError("engine", arguments.engine, ("local", "ray"))
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from indelible.bench.runner import State
+    from indelible.cli.live import board_table
+
+    preset, cells, store = _cells(arguments)
+    records = {cell.digest: record for cell in cells if (record := store.record(cell.digest)) is not None}
+    states: dict[str, State] = {}
+    said, under_way = [], {}
+    for cell in cells:
+        if cell.digest in records:
+            states[cell.digest] = "done"
+        elif store.held(cell.digest):
+            states[cell.digest] = "running"
+            row = store.last_row(cell.digest)
+            under_way[cell.digest] = "…" if row is None else f"… {row['epoch']}"
+            said.append(f"under way: {cell.name}" + ("" if row is None else f", {row['phase']}, epoch {row['epoch']}"))
+        elif (failure := store.failure(cell.digest)) is not None:
+            states[cell.digest] = "failed"
+            said.append(f"failed: {cell.name}: {failure['error']}")
+        else:
+            states[cell.digest] = "waiting"
+    if not arguments.json:
+        Console().print(board_table(cells, states, records, under_way))
+    said.append(f"{len(records)} of {len(states)} cells of {preset.name} are done in {store.place}")
+    emit(
+        arguments,
+        {"preset": preset.name, "states": {cell.name: states[cell.digest] for cell in cells}},
+        "\n".join(said),
+    )
+    return 0
+
+
+def _results(arguments: argparse.Namespace) -> int:
+    import json
+
+    from indelible.base.files import write_json
+    from indelible.bench.results import collect_results
+
+    document = collect_results(*_cells(arguments))
+    if arguments.out is None:
+        print(json.dumps(document, indent=2, allow_nan=False))
         return 0
-    from indelible.base.errors import InputError, UnknownNameError
+    write_json(arguments.out, document)
+    emit(arguments, {"out": str(arguments.out)}, f"{len(document['cells'])} records in {arguments.out}")
+    return 0
+
+
+def _measure(arguments: argparse.Namespace) -> int:
+    from indelible.base.errors import InputError
     from indelible.base.files import write_json
     from indelible.base.records import plain
     from indelible.bench.speed import measure_speed
     from indelible.train.devices import pinned_threads
 
-    if arguments.preset not in PRESETS:
-        raise UnknownNameError("preset", arguments.preset, PRESETS)
     if arguments.rounds < 1:
         raise InputError(f"--rounds must be at least 1, but is {arguments.rounds}.")
     with pinned_threads(arguments.threads):

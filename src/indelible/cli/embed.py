@@ -68,44 +68,34 @@ def run(arguments: argparse.Namespace) -> int:
     return in_processes(_embed, arguments)
 
 
-def _embed(arguments: argparse.Namespace, group: "Group") -> None:
+def _embed(arguments: argparse.Namespace, _group: "Group") -> None:
     """Do the work, in each process of the group; the first one writes and prints."""
+    from functools import partial
+
     from indelible.base.errors import InputError
+    from indelible.bench.making import EmbeddingJob, embed_into
     from indelible.cli.describe import describe_run
-    from indelible.data import Split, load
-    from indelible.embed import embed
     from indelible.train.devices import pinned_threads
     from indelible.train.processes import from_first
-    from indelible.train.run import Architecture, Run, load_weights
+    from indelible.train.run import Run
 
     if from_first(lambda: Run.finished(arguments.out)):
         raise InputError(f"{arguments.out} holds a finished run already. Choose another folder, or delete it.")
-    train, test = load(arguments.data)
-    split = Split.draw(len(train), attacker=arguments.attacker, seed=arguments.seed)
-    name = arguments.model or _network_of(arguments.weights) or "resnet-mini"
-    architecture = Architecture(name=name, classes=len(train.classes), shape=train.shape)
-    model = architecture.build(arguments.seed)
     if (arguments.start == "trained") != (arguments.weights is not None):
         raise InputError("--start trained and --weights FILE or RUN belong together. Give both, or neither.")
-    if arguments.weights is not None:
-        is_run = arguments.weights.is_dir()
-        load_weights(model, arguments.weights / "model.safetensors" if is_run else arguments.weights)
-    # The first process makes the key; the others find it in the folder when they come.
-    from_first(lambda: _key(arguments, len(train.classes), train.shape).digest)
-    key = _key(arguments, len(train.classes), train.shape)
-    with pinned_threads(arguments.threads):
-        embedded = embed(
-            model, train.subset(split.owner), key, arguments.method, preset=arguments.preset, start=arguments.start,
-            train=assignments(arguments.train), seed=arguments.seed, test=test, folder=arguments.out,
-            device=arguments.device, **assignments(arguments.set),
-        )  # fmt: skip
-    if not group.first:
-        return
-    done = Run.save(
-        arguments.out, model=embedded.model, record=embedded.record, architecture=architecture, data=arguments.data,
-        split=split, key=key,
+    weights = arguments.weights
+    if weights is not None and weights.is_dir():
+        weights = weights / "model.safetensors"
+    job = EmbeddingJob(
+        data=arguments.data, network=arguments.model or _network_of(arguments.weights) or "resnet-mini",
+        key=partial(_key, arguments), method=arguments.method, attacker=arguments.attacker,
+        settings=assignments(arguments.set), preset=arguments.preset, train=assignments(arguments.train),
+        start=arguments.start, weights=weights, seed=arguments.seed, device=arguments.device,
     )  # fmt: skip
-    emit(arguments, embedded.record.to_json(), describe_run(done))
+    with pinned_threads(arguments.threads):
+        done = embed_into(arguments.out, job)
+    if done is not None:
+        emit(arguments, done.record.to_json(), describe_run(done))
 
 
 def _network_of(weights: Path | None) -> str | None:

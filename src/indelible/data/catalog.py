@@ -17,6 +17,7 @@ from indelible.data.cache import read_cache, write_cache
 from indelible.data.download import UnreachableError
 from indelible.data.images import Data
 from indelible.data.install import MANIFEST, check_counts, install, intact, read_manifest, verify_raw
+from indelible.data.options import split_options
 from indelible.data.roots import data_root
 from indelible.data.sources import SOURCES
 from indelible.data.sources.folder import folder_splits, read_folder
@@ -41,7 +42,8 @@ def load(
 
     Args:
         name: A name that ``indelible data list`` shows, or the path of an image folder or of an ``.npz`` file. When a
-            path holds only one split, a tenth of it is kept apart as test images, chosen by a fixed seed.
+            path holds only one split, a tenth of it is kept apart as test images, chosen by a fixed seed. Options may
+            follow behind a question mark (:mod:`indelible.data.options`): ``cifar10?train=5000&test=1000``.
         root: Where fetched sets live; see :func:`data_root`.
         size: Height and width that pictures of a folder are brought to (shorter side scaled, centre cropped); without
             it all pictures must have one size.
@@ -54,13 +56,15 @@ def load(
         InputError: There is no such set, or it has not been fetched; the message says which command to run.
         DamagedFileError: Its files have been altered.
     """
-    if str(name) in SOURCES:
-        return _load_named(SOURCES[str(name)], root)
-    path = Path(name).expanduser()
+    bare, options = split_options(str(name))
+    if bare in SOURCES:
+        return options.part(_load_named(SOURCES[bare], root))
+    path = Path(bare).expanduser()
     if path.exists() or path.suffix == ".npz" or len(path.parts) > 1:
+        size, classes, per_class = options.size or size, options.classes or classes, options.per_class or per_class
         folder = partial(read_folder, path, classes=classes, size=size, workers=workers)
-        return _load_path(path, folder, per_class)
-    raise UnknownNameError("data set", str(name), SOURCES)
+        return options.part(_load_path(path, folder, per_class))
+    raise UnknownNameError("data set", bare, SOURCES)
 
 
 def fetch(name: str, root: str | Path | None = None, place: str | Path | None = None) -> Path:

@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from indelible.base.errors import InputError
+from indelible.nn.fused_clean_batchnorm import fused_clean_batchnorm, is_fusible
 from indelible.nn.layers import BatchNorm, batch_norms
 from indelible.nn.sync_batchnorm import joint_statistics, shares_statistics
 
@@ -57,6 +58,8 @@ def normalise_by_clean_rows(
     """
     # Half precision has too few bits for a variance: compute it, like BatchNorm itself, in float32.
     exact = rows.float() if rows.dtype in {torch.float16, torch.bfloat16} else rows
+    if not joint and is_fusible(exact, clean, weight, bias):
+        return fused_clean_batchnorm(exact, clean, weight, bias, eps).to(rows.dtype)
     if joint:
         mean, variance, _ = joint_statistics(exact[:clean], group)
     else:

@@ -202,10 +202,19 @@ class Run:
         write_json(self.folder / _VERDICT, verdict)
 
     @staticmethod
-    def keep_curve(folder: str | Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write a measured curve into a run's folder, before the run is saved: models of a curve are not kept."""
+    def keep_curve(
+        folder: str | Path, name: str, rows: Sequence[Mapping[str, Any]], *, images: int | None = None
+    ) -> None:
+        """Write a measured curve into a run's folder, before the run is saved: models of a curve are not kept.
+
+        Args:
+            folder: The run's folder.
+            name: What varies along the curve.
+            rows: One for each value.
+            images: How many test images each row was measured by.
+        """
         chosen = next((row["value"] for row in rows if row["chosen"]), None)
-        write_json(Path(folder) / _CURVE, {"name": name, "chosen": chosen, "rows": list(rows)})
+        write_json(Path(folder) / _CURVE, {"name": name, "chosen": chosen, "images": images, "rows": list(rows)})
 
 
 def load_weights(model: nn.Module, path: Path) -> nn.Module:

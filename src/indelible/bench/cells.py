@@ -1,0 +1,204 @@
+"""Cells: the units of work of a preset, each named by a digest of all that decides its result.
+
+A *model cell* is an embedding; an *attack cell* is one attack on the model of a model cell. The digest is a SHA-256
+over the resolved settings (defaults included, so that a changed default is a changed cell), the digests of the images
+that go in, and the format version below. Labels of a preset are not part of it: APP at its default epsilon is trained
+once, whether a main table or an ablation asks for it. How often a run is looked at or saved is not part of it either.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any, Literal, Self
+
+from indelible.attacks import ATTACKS
+from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.files import canonical_json
+from indelible.base.records import plain
+from indelible.bench.preset import Preset, Variant
+from indelible.data.catalog import load
+from indelible.embed import EMBEDDINGS
+from indelible.keys.key import KINDS, SCHEMES
+from indelible.train.presets import PRESETS
+from indelible.train.settings import TrainSettings
+
+__all__ = ["Cell", "Inputs", "data_digests", "plan_cells", "select"]
+
+FORMAT = 1
+_SPARED = {"evaluate_every", "checkpoint_seconds"}
+_KEY_DEFAULTS = {
+    "scheme": "derived", "target": None, "size": 1.0, "transparency": 0.0, "strength": 0.1, "source": None,
+    "source_class": None,
+}  # fmt: skip
+_EARLY = "ft"
+Inputs = Mapping[str, str | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One unit of work.
+
+    Attributes:
+        digest: Hexadecimal name.
+        verb: ``"embed"`` or ``"attack"``.
+        settings: All that decides the result, as JSON values.
+        needs: Digest of the model cell that an attack needs.
+        dataset: Name of the data set.
+        architecture: Name of the network.
+        kind: Label of the kind of mark.
+        method: Label of the embedding method.
+        attack: Label of the attack; None for a model.
+        seed: The seed.
+    """
+
+    digest: str
+    verb: Literal["embed", "attack"]
+    settings: Mapping[str, Any]
+    needs: str | None = None
+    dataset: str
+    architecture: str
+    kind: str
+    method: str
+    attack: str | None = None
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """A name for people, one for each cell of a preset: ``content/app/ft/0``."""
+        parts = (self.architecture, self.kind, self.method, self.attack or "before", str(self.seed))
+        return "/".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cell as JSON values."""
+        return {name: plain(value) for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Rebuild a cell from :meth:`to_json`."""
+        return cls(**value)
+
+
+def data_digests(preset: Preset) -> Inputs:
+    """Return a digest for each data set that a preset uses; None for one that is not there."""
+    sources = {variant.settings.get("source") for variant in preset.kinds} - {None}
+    return {name: _digest_of(str(name)) for name in sorted({preset.data, *sources})}
+
+
+@cache
+def _digest_of(name: str) -> str | None:
+    try:
+        train, test = load(name)
+    except UnknownNameError:
+        raise
+    except InputError:
+        return None
+    return _sha256([train.digest(), test.digest()])
+
+
+def plan_cells(preset: Preset, inputs: Inputs) -> list[Cell]:
+    """Return all cells of a preset in the order in which they should be done when their turn comes.
+
+    Kind by kind: fine-tuning as soon as its model is there, then the models, then the other attacks.
+    """
+    cells: dict[str, Cell] = {}
+    for seed in preset.seeds:
+        for architecture in preset.architectures:
+            for kind in preset.kinds:
+                for cell in _ordered(_group(preset, inputs, seed, architecture, kind)):
+                    cells.setdefault(cell.name, cell)
+    return list(cells.values())
+
+
+def select(cells: Sequence[Cell], pattern: str | None) -> list[Cell]:
+    """Return the cells whose names match a pattern such as ``*/content/app/*``, and the models that they need."""
+    if pattern is None:
+        return list(cells)
+    chosen = {cell.digest for cell in cells if fnmatchcase(cell.name, pattern)}
+    if not chosen:
+        raise InputError(f"no cell matches {pattern!r}. Their names look like {cells[0].name!r}.")
+    wanted = chosen | {cell.needs for cell in cells if cell.digest in chosen}
+    return [cell for cell in cells if cell.digest in wanted]
+
+
+def _ordered(cells: Iterator[Cell]) -> list[Cell]:
+    def rank(cell: Cell) -> int:
+        if cell.verb == "embed":
+            return 1
+        return 0 if cell.settings["attack"] == _EARLY else 2
+
+    # Stable: within a rank the preset's own order of methods and attacks stays.
+    return sorted(cells, key=rank)
+
+
+def _group(preset: Preset, inputs: Inputs, seed: int, architecture: str, kind: Variant) -> Iterator[Cell]:
+    for method in preset.methods:
+        model = _model_cell(preset, inputs, seed, architecture, kind, method)
+        yield model
+        for attack in preset.attacks:
+            yield _attack_cell(preset, model, attack)
+
+
+def _model_cell(
+    preset: Preset, inputs: Inputs, seed: int, architecture: str, kind: Variant, method: Variant
+) -> Cell:  # fmt: skip
+    how = _train_settings(preset, method)
+    settings = {
+        "data": preset.data, "attacker": preset.attacker, "architecture": architecture, "key": _key_settings(kind),
+        "method": method.name, "method_settings": _resolved(EMBEDDINGS, method, preset.train_preset),
+        "train": how.to_json(), "seed": seed,
+    }  # fmt: skip
+    source = settings["key"]["source"]
+    deciding = {
+        **settings,
+        "data": inputs[preset.data] or preset.data,
+        "key": {**settings["key"], "source": None if source is None else inputs[source] or source},
+        "train": {name: value for name, value in settings["train"].items() if name not in _SPARED},
+    }
+    return Cell(
+        digest=_sha256({"format": FORMAT, "verb": "embed", **deciding}), verb="embed", settings=settings,
+        dataset=preset.data, architecture=architecture, kind=kind.label, method=method.label, seed=seed,
+    )  # fmt: skip
+
+
+def _attack_cell(preset: Preset, model: Cell, attack: Variant) -> Cell:
+    rest = {name: value for name, value in attack.settings.items() if name != "preset"}
+    variant = replace(attack, settings=rest)
+    settings = {
+        "attack": attack.name, "attack_settings": _resolved(ATTACKS, variant, attack.settings.get("preset", "full")),
+        "curve_images": preset.curve_images, "seed": model.seed,
+    }  # fmt: skip
+    return replace(
+        model, digest=_sha256({"format": FORMAT, "verb": "attack", "model": model.digest, **settings}), verb="attack",
+        settings=settings, needs=model.digest, attack=attack.label,
+    )  # fmt: skip
+
+
+def _resolved(registry: Any, variant: Variant, preset: str) -> dict[str, Any]:
+    """Return all settings of a method or attack, defaults included; unknown ones and wrong types are refused."""
+    build = registry[variant.name].build
+    scaled = build.cpu_settings if preset == "cpu" else {}
+    resolved: dict[str, Any] = build.of({**scaled, **variant.settings}).to_json()
+    return resolved
+
+
+def _train_settings(preset: Preset, method: Variant) -> TrainSettings:
+    base = PRESETS[preset.train_preset].settings.to_json()
+    return TrainSettings.from_json({**base, **preset.train, **method.train})
+
+
+def _key_settings(kind: Variant) -> dict[str, Any]:
+    if kind.name not in KINDS:
+        raise UnknownNameError("kind of mark", kind.name, KINDS)
+    for name in kind.settings:
+        if name not in _KEY_DEFAULTS:
+            raise UnknownNameError("setting of a key", name, _KEY_DEFAULTS)
+    settings = {"kind": kind.name, **_KEY_DEFAULTS, **kind.settings}
+    if settings["scheme"] not in SCHEMES:
+        raise UnknownNameError("key scheme", settings["scheme"], SCHEMES)
+    return settings
+
+
+def _sha256(value: Any) -> str:
+    return hashlib.sha256(canonical_json(value)).hexdigest()

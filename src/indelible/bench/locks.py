@@ -1,0 +1,203 @@
+"""Locks that survive a killed owner: two processes never do the same cell, and no dead one keeps a cell to itself.
+
+``FileLock``: ``flock`` on a file. The kernel releases it when its owner dies, however that happens. For stores on a
+local file system.
+
+``Lease``: for stores that several machines share, where no kernel knows of the other's death. An owner creates
+``<name>.<n>.json`` - creation that fails when the file is there is the one thing that file systems and object stores do
+atomically - and rewrites it with a growing beat. A watcher that sees the same beat for ``patience`` seconds *of its own
+clock* takes the owner for dead and creates number n + 1; of several watchers one succeeds. Clocks of different machines
+are never compared. An owner that finds a higher number than its own, or that could not beat for most of the patience,
+has lost the lease and must stop.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from indelible.base.errors import StorageError
+
+__all__ = ["FileLock", "Lease", "Leases", "Lock", "LostLeaseError"]
+
+PATIENCE = 60.0
+_BEATS = 6
+
+
+class LostLeaseError(StorageError):
+    """Another process took a lease over, because this one did not show for too long."""
+
+
+class Lock(Protocol):
+    """A held lock."""
+
+    def check(self) -> None:
+        """Raise :class:`LostLeaseError` when the lock is no longer held."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+
+class FileLock:
+    """A lock on a file of a local file system; make one with :meth:`acquire`."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle: int | None = handle
+
+    @classmethod
+    def acquire(cls, path: Path) -> "FileLock | None":
+        """Take the lock, or return None when somebody else has it."""
+        import fcntl
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # not inherited by other programs
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            return None
+        return cls(handle)
+
+    @classmethod
+    def held(cls, path: Path) -> bool:
+        """Tell whether somebody has the lock."""
+        if not path.exists():
+            return False
+        found = cls.acquire(path)
+        if found is not None:
+            found.release()
+        return found is None
+
+    def check(self) -> None:
+        """A lock of the kernel's cannot be lost."""
+
+    def release(self) -> None:
+        """Give it back; the file stays, since removing it would let two processes hold "the" lock."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+class Leases:
+    """The leases of one folder, as one watcher sees them.
+
+    Args:
+        files: An fsspec file system.
+        folder: The folder on it.
+        patience: Seconds without a beat after which an owner is taken for dead.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self, files: Any, folder: str, *, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.files, self.folder, self.patience, self.clock = files, folder, patience, clock
+        self._seen: dict[str, tuple[tuple[int, str, int], float]] = {}
+        files.makedirs(folder, exist_ok=True)
+
+    def path(self, name: str, number: int) -> str:
+        """Return the file of a lease."""
+        return f"{self.folder}/{name}.{number}.json"
+
+    def latest(self, name: str) -> tuple[int, dict[str, Any] | None]:
+        """Return number and content of the newest lease of ``name``: (0, None) when there is none."""
+        self.files.invalidate_cache()
+        number = 0
+        for path in self.files.glob(f"{self.folder}/{name}.*.json"):
+            with contextlib.suppress(ValueError):
+                number = max(number, int(str(path).rsplit(".", 2)[1]))
+        if number == 0:
+            return 0, None
+        try:
+            content: dict[str, Any] = json.loads(self.files.cat_file(self.path(name, number)))
+        except (OSError, ValueError):
+            content = {}  # just being written
+        return number, content
+
+    def held(self, name: str) -> bool:
+        """Tell whether somebody has a live lease; an owner is dead once its beat stood still for the patience."""
+        number, content = self.latest(name)
+        if content is None or content.get("released"):
+            return False
+        beat = (number, str(content.get("owner", "")), int(content.get("beat", -1)))
+        now = self.clock()
+        known = self._seen.get(name)
+        if known is None or known[0] != beat:
+            self._seen[name] = (beat, now)
+            return True
+        return now - known[1] < self.patience
+
+    def acquire(self, name: str) -> "Lease | None":
+        """Take a lease, or return None when somebody else has it."""
+        if self.held(name):
+            return None
+        number = self.latest(name)[0] + 1
+        lease = Lease(self, name, number)
+        return lease if lease.create() else None
+
+
+class Lease:
+    """A held lease, kept alive by a thread; make one with :meth:`Leases.acquire`."""
+
+    def __init__(self, leases: Leases, name: str, number: int) -> None:
+        self.leases, self.name, self.number = leases, name, number
+        self.owner = secrets.token_hex(8)
+        self.beat, self.lost = 0, False
+        self._last = leases.clock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+
+    def create(self) -> bool:
+        """Create the lease's file; False when another process was quicker."""
+        try:
+            self.leases.files.pipe_file(self._path, self._content(), mode="create")
+        except FileExistsError:
+            return False
+        self._last = self.leases.clock()
+        self._thread.start()
+        return True
+
+    def renew(self) -> None:
+        """Beat once."""
+        if self.leases.latest(self.name)[0] > self.number:
+            self.lost = True
+            return
+        self.beat += 1
+        try:
+            self.leases.files.pipe_file(self._path, self._content())
+            self._last = self.leases.clock()
+        except OSError:
+            pass  # the store is away for a moment; `check` sees when that lasts too long
+
+    def check(self) -> None:
+        """Raise when the lease was taken over, or may be at any moment."""
+        late = self.leases.clock() - self._last > self.leases.patience * (_BEATS - 1) / _BEATS
+        if self.lost or late:
+            raise LostLeaseError(f"the lease of {self.name} was lost: this process did not show for too long.")
+
+    def release(self) -> None:
+        """Give it back."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if not self.lost:
+            with contextlib.suppress(OSError):
+                self.leases.files.pipe_file(self._path, self._content(released=True))
+
+    @property
+    def _path(self) -> str:
+        return self.leases.path(self.name, self.number)
+
+    def _content(self, **more: Any) -> bytes:
+        return json.dumps({"owner": self.owner, "beat": self.beat, **more}).encode()
+
+    def _keep(self) -> None:
+        while not self._stop.wait(self.leases.patience / _BEATS):
+            self.renew()
+            if self.lost:
+                return

@@ -1,0 +1,161 @@
+"""From settings to a run folder: an embedding, or an attack and the look at what it did.
+
+The commands ``embed`` and ``attack`` and every cell of a benchmark go through here. A folder that holds a broken run is
+continued; the file ``run.json`` is written last.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from indelible.attacks import attack, deployed, evaluate_curve, evaluate_transforms
+from indelible.attacks.base import RemovalAttack
+from indelible.base.files import write_json
+from indelible.data.catalog import load
+from indelible.data.images import Data, Shape
+from indelible.data.splits import Split
+from indelible.embed import embed
+from indelible.embed.base import EmbeddingMethod
+from indelible.keys.key import Key
+from indelible.train.evaluate import accuracy, hit_rate
+from indelible.train.presets import Start
+from indelible.train.processes import current, from_first
+from indelible.train.run import Architecture, Run, load_weights
+from indelible.train.settings import TrainSettings
+from indelible.verify import verify
+
+__all__ = ["TRANSFORMS", "EmbeddingJob", "attack_into", "embed_into", "judge"]
+
+TRANSFORMS = "transforms.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingJob:
+    """What an embedding is made of.
+
+    Attributes:
+        data: Name or path of the data set.
+        attacker: Share of the training images that is kept for attacks.
+        network: Name of the network, or ``package.module:function``.
+        key: Makes the owner's key for so many classes and images of this shape; called again after a crash, it must
+            give the same one.
+        method: The embedding method, by name or as a value.
+        settings: Settings of a method that is given by name.
+        preset: Training settings by name.
+        train: Training settings, or changes to the preset's.
+        start: ``"trained"`` when ``weights`` are given.
+        weights: Safetensors that the network starts from.
+        seed: Decides split, weights, order.
+        device: Where to compute.
+    """
+
+    data: str
+    network: str
+    key: Callable[[int, Shape], Key]
+    method: str | EmbeddingMethod
+    attacker: float = 0.2
+    settings: Mapping[str, Any]
+    preset: str = "paper"
+    train: TrainSettings | Mapping[str, Any] | None = None
+    start: Start = "scratch"
+    weights: Path | None = None
+    seed: int = 0
+    device: str = "auto"
+
+
+def embed_into(folder: Path, job: EmbeddingJob) -> Run | None:
+    """Embed, and keep the result in ``folder``; in a group of processes, only the first one has a result."""
+    train, test = load(job.data)
+    split = Split.draw(len(train), attacker=job.attacker, seed=job.seed)
+    architecture = Architecture(name=job.network, classes=len(train.classes), shape=train.shape)
+    model = architecture.build(job.seed)
+    if job.weights is not None:
+        load_weights(model, job.weights)
+    # The first process makes the key; the others find it in the folder when they come.
+    from_first(lambda: job.key(len(train.classes), train.shape).digest)
+    key = job.key(len(train.classes), train.shape)
+    embedded = embed(
+        model, train.subset(split.owner), key, job.method, preset=job.preset, start=job.start, train=job.train,
+        seed=job.seed, test=test, folder=folder, device=job.device, **job.settings,
+    )  # fmt: skip
+    if not current().first:
+        return None
+    return Run.save(
+        folder, model=embedded.model, record=embedded.record, architecture=architecture, data=job.data, split=split,
+        key=key,
+    )  # fmt: skip
+
+
+def attack_into(
+    folder: Path,
+    victim: Run,
+    method: str | RemovalAttack,
+    *,
+    preset: str = "full",
+    seed: int = 0,
+    device: str = "auto",
+    curve_images: int | None = None,
+    devices: int | None = None,
+    nodes: int | None = None,
+    **settings: Any,
+) -> Run:
+    """Attack a run's model, look at the result with the key, and keep both in ``folder``.
+
+    Args:
+        folder: Where to keep it.
+        victim: The run whose model is attacked.
+        method: The attack, by name or as a value.
+        preset: Budget of an attack that is given by name.
+        seed: Of the attack.
+        device: Where to compute.
+        curve_images: Test images by which strengths that were not chosen are measured; by default all.
+        devices: Processes on this machine.
+        nodes: Machines.
+        settings: Settings of an attack that is given by name.
+    """
+    owner, attacker, test = victim.images()
+    # Read now, so that a missing key is told before the work; the attack itself is not given it.
+    key = victim.key()
+    normalize = victim.normalize()
+    few = test if curve_images is None else test.subset(torch.arange(min(curve_images, len(test))))
+    attacked = attack(
+        victim.model(), attacker, method, preset=preset, seed=seed, normalize=normalize, folder=folder, device=device,
+        devices=devices, nodes=nodes, **settings,
+    )  # fmt: skip
+    # The attack is over; only now somebody with the key looks at what it did.
+    rates = _rates(key, owner, few, normalize)
+    if attacked.curve is not None:
+        rows = evaluate_curve(attacked.curve, rates)
+        Run.keep_curve(folder, attacked.curve.name, rows, images=len(few))
+    if "preprocessing" in attacked.record.metrics:
+        write_json(folder / TRANSFORMS, evaluate_transforms(attacked.model, rates, normalize=normalize))
+    name = attacked.architecture or victim.architecture.name
+    done = Run.save(
+        folder, model=attacked.model, record=attacked.record, architecture=replace(victim.architecture, name=name),
+        data=victim.data, split=victim.split(), parent=victim.folder,
+    )  # fmt: skip
+    judge(done)
+    return done
+
+
+def judge(run: Run) -> None:
+    """Verify a run's model, as whoever holds it runs it, with its owner's key, and keep the verdict."""
+    normalize = run.normalize()
+    suspect = deployed(run.model(), run.record, normalize=normalize)
+    key, (owner, _, test) = run.key(), run.images()
+    embedded = key.questions(owner, None) if key.labels == "keyed" else None
+    run.keep_verdict(verify(suspect, key, test, embedded=embedded, normalize=normalize).to_json())
+
+
+def _rates(key: Key, owner: Data, test: Data, normalize: Any) -> Callable[[nn.Module], dict[str, float]]:
+    asked = key.questions(owner, test)
+
+    def rates(model: nn.Module) -> dict[str, float]:
+        ba = accuracy(model, test, normalize=normalize)
+        return {"ba": ba, "wsr": hit_rate(model, asked.images, asked.labels, normalize=normalize)}
+
+    return rates

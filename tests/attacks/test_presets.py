@@ -1,0 +1,79 @@
+"""The preset ``cpu``: a cheaper budget under a name, counted by hand, and the full one as the default."""
+
+from typing import Any
+
+import pytest
+
+from indelible.attacks import ATTACKS, BUDGETS, FineTuning, attack, settings_of
+from indelible.base.checks import check_settings
+from indelible.base.errors import InputError, UnknownNameError
+from indelible.data.images import ImageData
+from tests.conftest import TinyNet, stripes
+
+IMAGES = 40
+# Image passes with 40 images: 36 are fitted to and 4 held out; MCR halves the 36.
+PASSES = {
+    "ft": 15 * 40,
+    "fp": 36 + 20 * 4 + 15 * 40,  # rank, twenty rates, fine-tune
+    "nad": 5 * 40 + 2 * 5 * 40,  # teacher; student with teacher
+    "mcr": 15 * 18 + 15 * 18 + 11 * (18 + 4) + 4,  # end, curve, statistics and accuracy of eleven points
+    "distill": 2 * 12 * 40,
+}
+
+
+@pytest.fixture(scope="module")
+def images() -> ImageData:
+    return stripes(IMAGES)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_every_budget_has_settings_that_the_attack_knows(name: str) -> None:
+    kind = ATTACKS[name].build
+    check_settings(kind, kind.cpu_settings, "setting")
+    assert settings_of(name, "full", {}) == {}
+    assert settings_of(name, "cpu", {}) == dict(kind.cpu_settings)
+    assert kind.of(settings_of(name, "cpu", {})).recipe == "sound"
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_passes_of_the_cheaper_budget(name: str, images: ImageData) -> None:
+    attacked = attack(TinyNet(), images, name, preset="cpu", device="cpu")
+    assert attacked.record.images == PASSES[name]
+    assert attacked.record.settings["preset"] == "cpu"
+
+
+def test_passes_of_anp_depend_on_how_many_neurons_fall_below_zero(images: ImageData) -> None:
+    attacked = attack(TinyNet(), images, "anp", preset="cpu", device="cpu")
+    assert attacked.curve is not None
+    assert 20 <= len(attacked.curve.values) <= 27
+    # Masks in three passes a step; the held-out four at every threshold and for the stolen model.
+    assert attacked.record.images == 6 * 3 * 36 + (len(attacked.curve.values) + 1) * 4
+
+
+def test_what_is_given_goes_before_the_preset(images: ImageData) -> None:
+    attacked = attack(TinyNet(), images, "ft", preset="cpu", epochs=1, device="cpu")
+    settings: dict[str, Any] = attacked.record.settings["method"]
+    assert (settings["epochs"], settings["every"], settings["lr"]) == (1, 4, 0.05)
+
+
+def test_the_full_budget_is_the_default(images: ImageData) -> None:
+    by_default, named = (
+        attack(TinyNet(), images, "ft", epochs=1, device="cpu", **preset) for preset in ({}, {"preset": "full"})
+    )
+    assert by_default.record.settings == named.record.settings
+    assert by_default.record.settings["method"]["every"] == 5
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_the_cheaper_budget_leaves_rates_and_strengths_alone(name: str) -> None:
+    """What is cut is how long, never how hard: only numbers of epochs, steps, images and points differ."""
+    lengths = {"epochs", "teacher_epochs", "end_epochs", "cleanse_epochs", "every", "milestone", "points"}
+    assert set(ATTACKS[name].build.cpu_settings) <= lengths | {"batch_size", "cleanse_batch", "cleanse_round"}
+
+
+def test_refusals(images: ImageData) -> None:
+    assert BUDGETS == ("full", "cpu")
+    with pytest.raises(UnknownNameError, match=r"'gpu'.*full.*cpu"):
+        attack(TinyNet(), images, "ft", preset="gpu")
+    with pytest.raises(InputError, match="Give its name, or leave out the preset"):
+        attack(TinyNet(), images, FineTuning(epochs=1), preset="cpu")

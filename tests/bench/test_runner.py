@@ -1,0 +1,136 @@
+"""The runner in one process: order, dependencies, reuse, failures, cells that somebody else does."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from indelible.bench.cells import Cell, select
+from indelible.bench.engines import Job
+from indelible.bench.results import collect_results, extra_fields
+from indelible.bench.runner import Board, State, run_cells
+from indelible.bench.store import open_store
+from indelible.bench.work import Outcome, do_cell
+from tests.bench.micro import InlineEngine, cells_of, write_preset
+
+
+@pytest.fixture
+def preset(tmp_path: Path) -> Path:
+    return write_preset(tmp_path)
+
+
+def test_everything_once_in_order_and_never_again(preset: Path, tmp_path: Path) -> None:
+    found, cells = cells_of(preset)
+    store = open_store(tmp_path / "store")
+    told: list[tuple[str, State]] = []
+    board = Board(cells, tell=lambda cell, state: told.append((cell.name, state)))
+    engine = InlineEngine()
+    run_cells(board, store, engine, device="cpu", more=partial(extra_fields, found))
+    # Fine-tuning of a finished model goes before the next model.
+    names = {cell.digest: f"{cell.method}/{cell.attack or 'before'}" for cell in cells}
+    assert [names[digest] for digest in engine.done] == ["vanilla/before", "vanilla/ft", "app/before", "app/ft"]
+    assert set(board.states.values()) == {"done"}
+    assert [state for name, state in told if name.endswith("app/ft/0")] == ["waiting", "running", "done"]
+
+    document = collect_results(found, cells, store)
+    assert [(row["method"], row["attack"]) for row in document["cells"]] == [
+        ("vanilla", None), ("vanilla", "ft"), ("app", None), ("app", "ft"),
+    ]  # fmt: skip
+    first, second = document["cells"][:2]
+    assert second["needs"] == first["digest"]
+    assert second["inputs"]["model_digest"] == first["measured"]["model_digest"]
+    assert first["reported"] == {"ba": 0.9386, "wsr": 0.9956}
+    assert second["reported"] == {"ba": 0.918, "wsr": 0.5678}
+    assert second["command"].endswith("--only tests.conftest:TinyNet/content/vanilla/ft/0")
+    assert 0.0 <= second["measured"]["p_value"] <= 1.0
+    assert second["seconds"] > 0
+    assert second["images"] == 2 * 32  # two epochs of a fifth of 160 images
+    assert [row["epoch"] for row in first["history"]] == [1, 2]
+
+    again = InlineEngine()
+    run_cells(Board(cells), store, again)
+    assert again.done == []
+
+
+def test_another_preset_with_other_labels_finds_the_same_model(preset: Path, tmp_path: Path) -> None:
+    _, cells = cells_of(preset)
+    store = open_store(tmp_path / "store")
+    run_cells(Board(select(cells, "*/app/*")), store, InlineEngine(), device="cpu")
+    other = tmp_path / "other"
+    other.mkdir()
+    renamed, theirs = cells_of(write_preset(other, change=("[methods.app]", '[methods.ours]\nmethod = "app"')))
+    engine = InlineEngine()
+    run_cells(Board(select(theirs, "*/ours/*")), store, engine, device="cpu")
+    assert engine.done == []
+    assert {row["method"] for row in collect_results(renamed, theirs, store)["cells"]} == {"ours"}
+
+
+def test_a_failed_model_blocks_its_attacks_and_nothing_else(preset: Path, tmp_path: Path) -> None:
+    _, cells = cells_of(preset)
+    store = open_store(tmp_path / "store")
+    broken = next(cell for cell in cells if cell.method == "vanilla" and cell.attack is None)
+
+    def hook(job: Job) -> Outcome | None:
+        if job.digest != broken.digest:
+            return None
+        spoilt = {**job.cell, "settings": {**job.cell["settings"], "architecture": "no-such-network"}}
+        return do_cell(open_store(job.store), Cell.from_json(spoilt), device="cpu")
+
+    board = Board(cells)
+    run_cells(board, store, InlineEngine(hook), device="cpu")
+    states = {(cell.method, cell.attack): board.states[cell.digest] for cell in cells}
+    assert states == {
+        ("vanilla", None): "failed", ("vanilla", "ft"): "blocked", ("app", None): "done", ("app", "ft"): "done",
+    }  # fmt: skip
+    assert "no-such-network" in board.errors[broken.digest]
+    failure = store.failure(broken.digest)
+    assert failure is not None
+    assert "no-such-network" in failure["error"]
+    # The next run tries again, and success clears the note.
+    run_cells(Board(cells), store, InlineEngine(), device="cpu")
+    assert store.failure(broken.digest) is None
+    assert store.record(broken.digest) is not None
+
+
+def test_a_lost_worker_is_replaced_twice_then_given_up(preset: Path, tmp_path: Path) -> None:
+    _, cells = cells_of(preset)
+    model = [cell for cell in cells if cell.method == "vanilla" and cell.attack is None]
+    store = open_store(tmp_path / "store")
+    lost = InlineEngine(lambda job: Outcome(digest=job.digest, state="lost", error="killed"))
+    board = Board(model)
+    run_cells(board, store, lost)
+    assert len(lost.done) == 3
+    assert board.errors[model[0].digest] == "given up after 3 attempts: killed"
+    calls = []
+
+    def once(job: Job) -> Outcome | None:
+        calls.append(job.digest)
+        return Outcome(digest=job.digest, state="lost") if len(calls) == 1 else None
+
+    board = Board(model)
+    run_cells(board, store, InlineEngine(once), device="cpu")
+    assert board.count("done") == 1
+
+
+def test_a_cell_that_somebody_else_does_is_waited_for(
+    preset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indelible.bench.runner._LOOK_AGAIN_SECONDS", 0.01)
+    _, cells = cells_of(preset)
+    model = next(cell for cell in cells if cell.method == "vanilla" and cell.attack is None)
+    store = open_store(tmp_path / "store")
+    lock = store.acquire(model.digest)
+    assert lock is not None
+    assert do_cell(store, model).state == "busy"
+    seen = []
+
+    def tick() -> None:
+        seen.append(board.states[model.digest])
+        if len(seen) == 3:
+            assert lock is not None
+            lock.release()  # the other one died: the cell is taken over
+
+    board = Board([model], tick=tick)
+    run_cells(board, store, InlineEngine(), device="cpu")
+    assert seen[:3] == ["elsewhere"] * 3
+    assert board.states[model.digest] == "done"
