@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from indelible.base.errors import InputError, UnknownNameError
+from indelible.bench.reported import reported
 from indelible.report.paper.grid import Grid, rate
 from indelible.report.paper.layouts import LAYOUTS
 from indelible.report.paper.outcome import wins
@@ -125,11 +126,10 @@ def test_every_section_fills_a_table_and_every_row_has_a_source() -> None:
 
 
 def test_both_readers_of_the_numbers_agree() -> None:
-    """The runner has its own look at the same file; cell by cell they say the same."""
-    reader = pytest.importorskip("indelible.bench.reported")
+    """The benchmark asks cell by cell, the tables row by row; both say the same."""
     for dataset in ("cifar10", "cifar100", "imagenet100"):
         for one in published(dataset):
-            said = reader.reported(dataset, one.kind, one.method, one.attack)
+            said = reported(dataset, one.kind, one.method, one.attack)
             assert said == {"ba": pytest.approx(one.ba), "wsr": pytest.approx(one.wsr)}
 
 
