@@ -94,9 +94,7 @@ def _optimised(
     return pattern.detach()
 
 
-def ground_key(
-    models: Sequence[nn.Module], carriers: Data, template: Key, secrets: Iterable[bytes]
-) -> tuple[Key, float]:
+def ground_key(models: Sequence[nn.Module], carriers: Data, template: Key, secrets: Iterable[bytes]) -> tuple[Key, float]:
     """Return the key, of all ``secrets``, whose mark sends most images to the target on ``models``, and how many.
 
     Args:
@@ -135,7 +133,9 @@ def ground_labels(
         values = [_keyed_p(answers, labels, samples.true, template.classes) for answers in given]
         best = min(best, (max(values), secret))  # the claim must hold on every surrogate
     key = _with_secret(template, best[1])
-    labelled = WatermarkSamples(samples.images, key.label(samples.images, samples.true), samples.carriers, samples.true)
+    labelled = WatermarkSamples(
+        samples.images, key.label(samples.images, samples.true), samples.carriers, samples.true
+    )
     return key, labelled, best[0]
 
 
