@@ -50,9 +50,14 @@ def test_ablations_run_along_what_they_vary() -> None:
     assert target is not None
     assert target.charts[0].title == "FT, reported"
     assert target.charts[0].series[1].points[1] == (1.0, pytest.approx(97.69))
+    networks = figures(reported_tables(["architectures"])[0])
+    assert networks is not None
+    assert [chart.title for chart in networks.charts] == [f"{name}, reported" for name in ("FT", "ANP", "NAD", "MCR")]
+    assert networks.charts[0].ticks == ("MobileNetV2", "ResNet-18")
+    assert networks.charts[0].series[3].points == ((0.0, pytest.approx(67.84)), (1.0, pytest.approx(96.63)))
     components = figures(reported_tables(["ablation-components"])[0])
     assert components is not None
-    assert [label for label, _ in components.legend] == ["neither", "c-BN", "APP", "APP + c-BN"]
+    assert [label for label, _ in components.legend] == ["Vanilla", "c-BN only", "APP only", "APP"]
 
 
 def test_accuracy_has_no_figure() -> None:

@@ -14,6 +14,8 @@ from itertools import count
 
 from indelible.report.curves import Chart, Panel, Series
 from indelible.report.paper.grid import Entry, Grid, Row
+from indelible.report.paper.layouts import title_of
+from indelible.report.paper.observations import COMPONENTS
 
 __all__ = ["figures"]
 
@@ -91,9 +93,9 @@ def _shared(grid: Grid, row: Row) -> str:
 def _own(grid: Grid, row: Row) -> str:
     if grid.layout.grouped or len(row.labels) == 1:
         return row.labels[-1]
-    # Rows of ticks: name what is switched on.
-    on = [axis.title for axis, label in zip(grid.layout.axes, row.labels, strict=True) if label == "✓"]
-    return " + ".join(on) or "neither"
+    # Rows of ticks are called what they are elsewhere.
+    named = next((method for method, parts in COMPONENTS.items() if parts == row.key), None)
+    return ", ".join(row.labels) if named is None else title_of(named)
 
 
 def _pick(row: Row, places: Sequence[int]) -> list[Entry]:
