@@ -12,6 +12,7 @@ from indelible.base.errors import InputError
 from indelible.base.records import Record
 from indelible.cli import report
 from indelible.data.splits import Split
+from indelible.report.paper import FORMATS
 from indelible.train.run import Architecture, Run
 from tests.report.results import make_results
 
@@ -51,6 +52,10 @@ def test_default_names(run_folder: Path, tmp_path: Path, monkeypatch: pytest.Mon
 def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no run"):
         _run(str(tmp_path / "nothing"))
+
+
+def test_the_formats_are_those_that_tables_have() -> None:
+    assert report._ENDINGS == FORMATS
 
 
 def test_help_ends_in_examples() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import indelible
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.bench.reported import reported
 from indelible.report.paper.grid import Grid, rate
@@ -143,5 +144,5 @@ def test_unknown_tables_and_tables_without_numbers_are_refused() -> None:
 
 
 def test_the_numbers_ship_as_printed() -> None:
-    text = Path(__import__("indelible").__file__).parent.joinpath("bench/assets/reported.json").read_text()
+    text = Path(indelible.__file__).parent.joinpath("bench/assets/reported.json").read_text()
     assert len(re.findall(r"\d+\.\d+", text)) > 700
