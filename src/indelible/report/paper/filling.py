@@ -161,7 +161,7 @@ def _grid(layout: Layout, measure: Measure, columns: list[Column], rows: list[Ro
         columns=tuple(columns[number] for number in kept), rows=tuple(filled), measured=extra is not None,
         notes=(extra,) if extra else (),
     )  # fmt: skip
-    marked = _best(grid) if layout.bold else grid
+    marked = _best(grid) if layout.bold and grid.columns else grid
     return replace(marked, notes=tuple(_notes(marked)))
 
 
