@@ -96,8 +96,11 @@ def _owners(arguments: argparse.Namespace) -> "tuple[Run, Key, Data]":
     from indelible.train.run import Run
 
     saved = Run.load(arguments.run_folder)
+    key = saved.key()
+    if key.labels == "keyed":  # learnt by heart: the embedded samples are what is asked
+        return saved, key, saved.images()[0]
     _, test = load(arguments.data or saved.data)
-    return saved, saved.key(), test
+    return saved, key, test
 
 
 def _commit(arguments: argparse.Namespace) -> int:
@@ -107,7 +110,7 @@ def _commit(arguments: argparse.Namespace) -> int:
     saved, key, test = _owners(arguments)
     made = commit(
         key, test, arguments.out, alpha=arguments.alpha, samples=arguments.samples, owner=arguments.owner,
-        model=tensor_digest(saved.model().state_dict()),
+        model=tensor_digest(saved.model().state_dict()), purpose="embed" if key.labels == "keyed" else "verify",
         identity=None if arguments.identity is None else Identity.load(arguments.identity),
     )  # fmt: skip
     text = (
