@@ -133,7 +133,7 @@ def _verdict(
 
     suspect: Any
     if arguments.suspect is not None or saved is None:
-        suspect = asked_suspect(arguments, key, saved)
+        suspect = asked_suspect(arguments, key.classes, key.shape, saved)
     else:
         # A thief's pre-processing is part of the suspect.
         model = deployed(saved.model(), saved.record, normalize=saved.normalize())
