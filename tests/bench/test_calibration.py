@@ -1,4 +1,4 @@
-"""Calibration, quick: p-values of null verdicts are at most uniform, power is what was planned, and a bad test fails."""
+"""Calibration, quick: null p-values are at most uniform, power is what was planned, and a bad test is found out."""
 
 import json
 

@@ -86,8 +86,8 @@ def test_ground_keys_are_the_best_of_those_tried() -> None:
         return sum(float((predict(model, marked) == 2).float().mean()) for model in MODELS) / 2
 
     assert rate == pytest.approx(max(hits(secret) for secret in secrets))
+    keyed = Key.create(kind="noise", classes=4, shape=SHAPE, labels="keyed", secret=SECRET)
     with pytest.raises(InputError, match="ground_labels"):
-        keyed = Key.create(kind="noise", classes=4, shape=SHAPE, labels="keyed", secret=SECRET)
         ground_key(MODELS, data, keyed, secrets)
 
 
