@@ -45,7 +45,7 @@ def measure_verdicts(arguments: argparse.Namespace) -> int:
 def _calibration(arguments: argparse.Namespace) -> tuple[Any, bool, list[str]]:
     from indelible.bench.calibration import measure_calibration
 
-    found = measure_calibration(verdicts=arguments.verdicts, power_verdicts=2 * arguments.verdicts)
+    found = measure_calibration(verdicts=arguments.verdicts, power_verdicts=3 * arguments.verdicts // 2)
     lines = [f"{'test':34} {'labels':7} {'null':9} share of p-values <= alpha (allowed)"]
     for row in found.rows:
         shares = "  ".join(
