@@ -103,8 +103,9 @@ def null_p_values(test: str, labels: str, null: str, verdicts: int, *, seed: int
     for number in range(verdicts):
         key = _key(labels, seed * 1_000_000 + number)
         suspect = _Guessing(null, seed * 1_000_000 + number, key.target)
-        options = {"alpha": 0.05, "decoys": _RANK_DECOYS} if test == "decoys" else {"alpha": 0.001, "decoys": _DECOYS}
-        found.append(verify(suspect, key, carriers, test=test, accuracy=False, **options).p_value)
+        alpha, decoys = (0.05, _RANK_DECOYS) if test == "decoys" else (0.001, _DECOYS)
+        verdict = verify(suspect, key, carriers, test=test, alpha=alpha, decoys=decoys, accuracy=False)
+        found.append(verdict.p_value)
     return found
 
 
@@ -129,7 +130,8 @@ class _Knowing:
         self.random = np.random.default_rng(seed)
         self.labels, self.wsr, self.asked = samples.labels, wsr, False
         # A miss is neither the label nor the true class: the worst case, for which the plan was made.
-        step = (samples.true == (samples.labels + 1) % _CLASSES).long() + 1
+        next_ = (samples.labels + 1) % _CLASSES
+        step = torch.ones_like(next_) if samples.true is None else (samples.true == next_).long() + 1
         self.others = (samples.labels + step) % _CLASSES
 
     def predict(self, images: Tensor) -> Tensor:

@@ -34,11 +34,11 @@ from indelible.verify.forgery import (
     grinding_bound,
     ground_key,
     ground_labels,
+    keyed_p,
     stamped,
     transferable,
     universal_trigger,
 )
-from indelible.verify.statistics import keyed_p_value
 from indelible.verify.verdict import verify
 
 __all__ = ["Forgeries", "ForgerySettings", "measure_forgery"]
@@ -209,7 +209,7 @@ def _free_labels(
         answers = predict(model, samples.images)
         hits = int((answers == samples.labels).sum())
         rates.append(hits / len(samples))
-        values.append(keyed_p_value(hits, int((answers != samples.true).sum()), classes, with_truth=True))
+        values.append(keyed_p(answers, samples.labels, samples.true, classes))
     return rates, values
 
 

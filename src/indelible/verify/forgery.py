@@ -35,7 +35,7 @@ from indelible.nn.outputs import logits_of
 from indelible.train.evaluate import predict
 from indelible.verify.statistics import keyed_p_value
 
-__all__ = ["grinding_bound", "ground_key", "ground_labels", "stamped", "transferable", "universal_trigger"]
+__all__ = ["grinding_bound", "ground_key", "ground_labels", "keyed_p", "stamped", "transferable", "universal_trigger"]
 
 
 def grinding_bound(alpha: float, draws: int) -> float:
@@ -135,14 +135,15 @@ def ground_labels(
     for secret in secrets:
         # What Key.label does, without making a key and hashing the images for each of many secrets.
         labels = keyed_labels(expand(secret, "labels/key"), digests, samples.true, template.classes)
-        values = [_keyed_p(answers, labels, samples.true, template.classes) for answers in given]
+        values = [keyed_p(answers, labels, samples.true, template.classes) for answers in given]
         best = min(best, (max(values), secret))  # the claim must hold on every surrogate
     key = _with_secret(template, best[1])
     labelled = WatermarkSamples(samples.images, key.label(samples.images, samples.true), samples.carriers, samples.true)
     return key, labelled, best[0]
 
 
-def _keyed_p(answers: Tensor, labels: Tensor, true: Tensor | None, classes: int) -> float:
+def keyed_p(answers: Tensor, labels: Tensor, true: Tensor | None, classes: int) -> float:
+    """Return the exact p-value of a model's answers (int64, (n,)) to samples with these labels and true classes."""
     hits = int((answers == labels).sum())
     open_ = len(answers) if true is None else int((answers != true).sum())
     return keyed_p_value(hits, open_, classes, with_truth=true is not None)
