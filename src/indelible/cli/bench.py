@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from indelible.cli.measuring import VERDICTS, measure_verdicts, measuring_options
 from indelible.cli.options import emit
 
 if TYPE_CHECKING:
@@ -25,8 +26,13 @@ EXAMPLES = [
     "indelible bench status cifar10-cpu",
     "indelible bench results cifar10-cpu --out results/cifar10-cpu.json",
     "indelible bench run speed --model resnet-18 --rounds 3 --out speed.json",
+    "indelible bench run calibration --out calibration.json",
+    "indelible bench run null-models --models 60",
 ]
-MEASUREMENTS = {"speed": "seconds a step: plain training, the c-BN control, APP, and the data pipeline alone"}
+MEASUREMENTS = {
+    "speed": "seconds a step: plain training, the c-BN control, APP, and the data pipeline alone",
+    **VERDICTS,
+}
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -55,6 +61,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     running.add_argument("--model", default="resnet-w16", help="speed: the network (default: resnet-w16)")
     running.add_argument("--batch-size", type=int, default=128, help="speed: images in a plain step (default: 128)")
     running.add_argument("--rounds", type=int, default=5, help="speed: how often each case is timed (default: 5)")
+    measuring_options(running)
     exporting.add_argument("--out", type=Path, help="the file (default: standard output)")
     for action in (listing, planning, running, looking, exporting):
         common(action)
@@ -64,6 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     if arguments.action == "list":
         return _list(arguments)
+    if arguments.action == "run" and arguments.preset in VERDICTS:
+        return measure_verdicts(arguments)
     if arguments.action == "run" and arguments.preset in MEASUREMENTS:
         return _measure(arguments)
     actions = {"plan": _plan, "run": _run, "status": _status, "results": _results}
