@@ -1,6 +1,8 @@
 """A benchmark of seconds: stripes, a tiny network, every attack of the paper at its cheapest."""
 
+import os
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -9,7 +11,7 @@ from indelible.bench.engines import Job
 from indelible.bench.preset import Preset, load_preset
 from indelible.bench.store import open_store
 from indelible.bench.work import Outcome, do_cell
-from tests.conftest import stripes
+from tests.conftest import TinyNet, stripes
 
 PRESET = """# indelible bench run micro.toml
 title = "Micro"
@@ -79,7 +81,9 @@ def write_preset(folder: Path, *, extra: str = "", images: int = 160, change: tu
             y_test=test.labels.numpy(),
         )  # fmt: skip
     path = folder / "micro.toml"
-    path.write_text((PRESET.format(data=data) + extra).replace(*change) if change[0] else PRESET.format(data=data) + extra)
+    path.write_text(
+        (PRESET.format(data=data) + extra).replace(*change) if change[0] else PRESET.format(data=data) + extra
+    )
     return path
 
 
@@ -87,6 +91,16 @@ def cells_of(path: Path) -> tuple[Preset, list[Cell]]:
     """Return a preset and its cells."""
     preset = load_preset(path)
     return preset, plan_cells(preset, data_digests(preset))
+
+
+class LoggedNet(TinyNet):
+    """A tiny network that notes in the file ``$MICRO_LOG`` which process builds it."""
+
+    def __init__(self, classes: int = 4, channels: int = 3) -> None:
+        super().__init__(classes, channels)
+        if "MICRO_LOG" in os.environ:
+            with Path(os.environ["MICRO_LOG"]).open("a") as log:
+                log.write(f"{os.getpid()}\n")
 
 
 class InlineEngine:
@@ -99,7 +113,7 @@ class InlineEngine:
 
     free = 1
 
-    def __enter__(self) -> "InlineEngine":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

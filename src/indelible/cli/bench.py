@@ -167,6 +167,10 @@ def _engine(arguments: argparse.Namespace) -> "Engine":
 
     if arguments.engine == "local":
         return LocalEngine(arguments.workers, arguments.threads)
+    if arguments.engine == "ray":
+        from indelible.bench.engines.ray import RayEngine
+
+        return RayEngine(arguments.address, gpus=arguments.gpus, cpus=arguments.cpus, threads=arguments.threads)
     raise UnknownNameError("engine", arguments.engine, ("local", "ray"))
 
 
