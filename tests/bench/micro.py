@@ -1,10 +1,13 @@
 """A benchmark of seconds: stripes, a tiny network, every attack of the paper at its cheapest."""
 
 import os
+import sys
+import time
 from pathlib import Path
 from typing import Self
 
 import numpy as np
+from torch import Tensor
 
 from indelible.bench.cells import Cell, data_digests, plan_cells
 from indelible.bench.engines import Job
@@ -94,13 +97,25 @@ def cells_of(path: Path) -> tuple[Preset, list[Cell]]:
 
 
 class LoggedNet(TinyNet):
-    """A tiny network that notes in the file ``$MICRO_LOG`` which process builds it."""
+    """Notes in the file ``$MICRO_LOG`` where it is built; hangs on the node that the file ``$MICRO_DOOMED`` names."""
 
     def __init__(self, classes: int = 4, channels: int = 3) -> None:
         super().__init__(classes, channels)
         if "MICRO_LOG" in os.environ:
             with Path(os.environ["MICRO_LOG"]).open("a") as log:
-                log.write(f"{os.getpid()}\n")
+                log.write(f"{_node()}\n")
+
+    def forward(self, images: Tensor) -> Tensor:
+        doomed = os.environ.get("MICRO_DOOMED")
+        while self.training and doomed is not None and Path(doomed).read_text() == _node():
+            time.sleep(0.1)
+        return super().forward(images)
+
+
+def _node() -> str:
+    if "ray" in sys.modules and sys.modules["ray"].is_initialized():
+        return str(sys.modules["ray"].get_runtime_context().get_node_id())
+    return str(os.getpid())
 
 
 class InlineEngine:
