@@ -52,7 +52,7 @@ def test_a_node_is_lost_and_nothing_else(tmp_path: Path, monkeypatch: pytest.Mon
     assert removed
     assert set(board.states.values()) == {"done"}
     assert store.finished() == {cell.digest for cell in cells}
-    # A cell builds its network twice, to work on and to be verified: each was done once, and one begun on the lost node.
+    # A cell builds its network twice, to work on and to be verified: each was done once, one begun on the lost node.
     builders = log.read_text().split()
     assert builders.count(second.node_id) == 1
     assert len(builders) == 2 * len(cells) + 1
