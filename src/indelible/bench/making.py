@@ -142,11 +142,11 @@ def attack_into(
     return done
 
 
-def judge(run: Run) -> None:
-    """Verify a run's model, as whoever holds it runs it, with its owner's key, and keep the verdict."""
+def judge(run: Run, key: Key | None = None) -> None:
+    """Verify a run's model, as whoever holds it runs it, and keep the verdict; by default with its owner's key."""
     normalize = run.normalize()
     suspect = deployed(run.model(), run.record, normalize=normalize)
-    run.keep_verdict(verify(suspect, run.key(), run.images()[2], normalize=normalize).to_json())
+    run.keep_verdict(verify(suspect, key or run.key(), run.images()[2], normalize=normalize).to_json())
 
 
 def _rates(key: Key, test: Data, normalize: Any) -> Callable[[nn.Module], dict[str, float]]:
