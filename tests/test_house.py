@@ -45,6 +45,11 @@ def test_nothing_unpickles() -> None:
                 and node.func.attr in {"load", "loads"}
             ):
                 owner = ast.unparse(node.func.value)
+                # A .pt file that a user names is read by torch's restricted reader, in one place.
+                given = {word.arg: ast.unparse(word.value) for word in node.keywords}
+                restricted = given.get("weights_only") == "True"
+                if owner == "torch" and restricted and path == SOURCE / "verify" / "suspects" / "weights.py":
+                    continue
                 assert owner not in {"pickle", "dill", "joblib", "cloudpickle", "torch"}, f"{path}:{node.lineno}"
 
 

@@ -6,6 +6,7 @@ momentum, data) is not counted. Gradients are, as they are after ``zero_grad``.
 
 import argparse
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -24,7 +25,8 @@ def peak(model: nn.Module, step: Callable[[], object]) -> float:
     """Return the highest sum of allocations in ``step()``, in MiB."""
     model.zero_grad()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
-        step()
+        kept = step()
+    del kept
     events = [event for event in found.profiler.kineto_results.events() if event.name() == "[memory]"]
     events.sort(key=lambda event: event.start_ns())
     total = highest = 0
@@ -34,6 +36,39 @@ def peak(model: nn.Module, step: Callable[[], object]) -> float:
     return highest / MEBI
 
 
+def measure(model: nn.Module, rows: int, **settings: Any) -> dict[str, float]:
+    """Return the peak, in MiB, of a plain step, of its forward pass alone, and of APP with and without a perturbation.
+
+    Args:
+        model: A classifier of images (3, 32, 32), in training mode.
+        rows: Ordinary rows; half as many watermark rows, and half as many clean ones.
+        settings: Of APP.
+    """
+    half, classes = rows // 2, len(model(torch.rand(2, 3, 32, 32))[0])
+    images, labels = torch.rand(rows, 3, 32, 32), torch.arange(rows) % classes
+    marked = torch.randint(0, 256, (half, 3, 32, 32), dtype=torch.uint8)
+    samples = WatermarkSamples(marked, torch.zeros(half, dtype=torch.int64), torch.arange(half))
+
+    def forward() -> object:
+        return model(images)
+
+    def ordinary() -> None:
+        F.cross_entropy(model(images), labels).backward()
+
+    def app(eps: float) -> None:
+        ordinary()
+        method = AdversarialPerturbation(eps=eps, rows=half, clean_rows=half, **settings)
+        WatermarkPasses(model, method, samples).backward(images, 0)
+
+    app(0.02)  # whatever is allocated once and kept
+    return {
+        "activations": peak(model, forward),
+        "plain": peak(model, ordinary),
+        "eps 0": peak(model, lambda: app(0.0)),
+        "APP": peak(model, lambda: app(0.02)),
+    }
+
+
 def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -41,29 +76,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8, help="ordinary rows; half as many watermark and clean rows")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    rows, half = arguments.rows, arguments.rows // 2
     model = build_model(arguments.model, classes=10, shape=(3, 32, 32), seed=0).train()
-    images, labels = torch.rand(rows, 3, 32, 32), torch.arange(rows) % 10
-    marked = torch.randint(0, 256, (half, 3, 32, 32), dtype=torch.uint8)
-    samples = WatermarkSamples(marked, torch.zeros(half, dtype=torch.int64), torch.arange(half))
     weights = sum(weight.numel() * weight.element_size() for weight in perturbable_parameters(model)) / MEBI
-    print(f"{arguments.model}, {rows} ordinary rows, {half} watermark and {half} clean rows")
+    half = arguments.rows // 2
+    print(f"{arguments.model}, {arguments.rows} ordinary rows, {half} watermark and {half} clean rows")
     print(f"one copy of the perturbed weights: {weights:.1f} MiB")
-    print("| step | peak (MiB) | beyond plain (MiB) | in copies of the weights |\n|---|---|---|---|")
-
-    def ordinary() -> None:
-        F.cross_entropy(model(images), labels).backward()
-
-    def app(eps: float) -> None:
-        ordinary()
-        method = AdversarialPerturbation(eps=eps, rows=half, clean_rows=half)
-        WatermarkPasses(model, method, samples).backward(images, 0)
-
-    ordinary()  # whatever is allocated once and kept
-    plain = peak(model, ordinary)
-    for title, step in (("plain", ordinary), ("eps 0", lambda: app(0.0)), ("APP", lambda: app(0.02))):
-        found = peak(model, step)
-        print(f"| {title} | {found:.1f} | {found - plain:+.1f} | {(found - plain) / weights:+.2f} |")
+    peaks = measure(model, arguments.rows)
+    print(f"activations of a forward pass: {peaks.pop('activations'):.1f} MiB")
+    print("| step | peak (MiB) | beyond plain (MiB) |\n|---|---|---|")
+    for title, found in peaks.items():
+        print(f"| {title} | {found:.1f} | {found - peaks['plain']:+.1f} |")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from indelible.keys import Key
 from indelible.models import build_model
 from indelible.train import Schedule, TrainSettings
 from indelible.train.run import Run
-from indelible.verify import Certificate, Verdict, certify, verify
+from indelible.verify import Certificate, Verdict, certify, open_suspect, verify, verify_logged
 
 __version__ = "0.1.0"
 
@@ -43,5 +43,7 @@ __all__ = [
     "certify",
     "embed",
     "load",
+    "open_suspect",
     "verify",
+    "verify_logged",
 ]

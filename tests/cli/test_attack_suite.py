@@ -88,12 +88,33 @@ def test_the_row_for_people(capsys: pytest.CaptureFixture[str], victim: Path, tm
     assert (tmp_path / "x-fp-paper" / "run.json").is_file()
 
 
+def test_the_cheaper_budget_has_its_own_folder_and_measures_curves_by_fewer_images(
+    capsys: pytest.CaptureFixture[str], victim: Path
+) -> None:
+    words = ["attack", str(victim), "--method", "fp", "--preset", "cpu", "--set", "epochs=1", "--device", "cpu"]
+    assert main([*words, "--curve-images", "20", "--quiet", "--json"]) == 0
+    made = Run.load(victim.with_name("mine-fp-cpu"))
+    settings = made.record.settings
+    assert (settings["preset"], settings["method"]["every"], settings["method"]["epochs"]) == ("cpu", 4, 1)
+    curve, verdict = made.curve(), made.verdict()
+    assert curve is not None
+    assert verdict is not None
+    assert curve["images"] == 20
+    assert all(round(row["ba"] * 20, 6) % 1 == 0 for row in curve["rows"])
+    # The verdict is by all test images, whatever the curve was measured by: 80 less those of the target class.
+    assert verdict["trials"] == 60
+    capsys.readouterr()
+
+
 def test_refusals(capsys: pytest.CaptureFixture[str], victim: Path, tmp_path: Path) -> None:
     for words, expected in (
         (["--method", "ft", "--ba-drop", "2"], "no strength to choose"),
         (["--method", "fp", "--ba-drop", "200"], "0 to 100"),
         (["--all", "--set", "nothing=1"], "unknown setting 'nothing'"),
         (["--method", "nothing"], "unknown removal attack"),
+        (["--method", "ft", "--preset", "gpu"], "unknown preset of attacks 'gpu'"),
+        (["--method", "fp", "--curve-images", "0"], "from 1 on"),
+        (["--method", "fp", "--set", "cpu_settings=1"], "unknown setting 'cpu_settings'"),
     ):
         assert main(["attack", str(victim), *words, "--out", str(tmp_path / "y")]) == 2
         assert expected in capsys.readouterr().err

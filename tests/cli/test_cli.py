@@ -171,9 +171,13 @@ def test_preprocessing_belongs_to_the_suspect(
 
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     methods = {entry["name"]: entry for entry in document(capsys, "embed", "--list")}
-    assert {"vanilla", "app"} <= methods.keys()
+    assert {"vanilla", "ew", "cw", "app"} <= methods.keys()
     assert methods["app"]["defaults"]["eps"] == 0.02
-    assert "ICCV 2023" in run(capsys, "embed", "--list")
+    assert methods["app"]["preset_cpu"]["alpha"] == 0.05
+    shown = run(capsys, "embed", "--list")
+    for entry in methods.values():
+        assert all(entry[part] and entry[part] in shown for part in ("title", "paper", "cost"))
+        assert all(f"{name}=" in shown for name in entry["defaults"])
     assert "ft" in {entry["name"] for entry in document(capsys, "attack", "--list")}
     assert "speed" in document(capsys, "bench", "list")
 

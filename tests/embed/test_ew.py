@@ -13,15 +13,34 @@ from indelible.data.images import ImageData
 from indelible.embed.ew import ExponentialWeights, refresh_statistics, what_stays
 from indelible.keys.key import Key
 from indelible.train import Schedule, TrainSettings
+from indelible.train.presets import PRESETS
 from tests.conftest import TinyNet, stripes
 from tests.settings import GroupNormNet
 
 
 def test_the_papers_embedding_phase() -> None:
-    settings = ExponentialWeights().embedding_settings(TrainSettings())
+    clean, settings = ExponentialWeights().phases(TrainSettings())
+    assert clean == TrainSettings()
     assert (settings.epochs, settings.lr) == (20, 0.1)
     assert settings.schedule == Schedule.milestones(10, 15)
     assert settings.weight_decay == TrainSettings().weight_decay
+
+
+def test_both_phases_may_share_the_runs_epochs() -> None:
+    """Two thirds of 12 epochs clean leave 4, on the run's own schedule."""
+    run = TrainSettings(epochs=12, schedule=Schedule.one_cycle())
+    method = ExponentialWeights(pretraining=2 / 3, epochs=None, milestones=None)
+    clean, settings = method.phases(run)
+    assert (clean.epochs, settings.epochs) == (8, 4)
+    assert clean.schedule == settings.schedule == run.schedule
+    with pytest.raises(InputError, match="none are left"):
+        ExponentialWeights(epochs=None).phases(run)
+
+
+def test_the_cpu_preset_trains_no_longer_than_vanilla() -> None:
+    run = PRESETS["cpu"].settings
+    clean, settings = ExponentialWeights(**ExponentialWeights.cpu_settings).phases(run)
+    assert clean.epochs + settings.epochs == run.epochs
 
 
 def test_two_phases_and_none_for_a_trained_model(net: TinyNet, key: Key) -> None:
@@ -89,3 +108,5 @@ def test_settings_are_checked_and_repr_rebuilds() -> None:
         ExponentialWeights(leave="off")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="temperature"):
         ExponentialWeights(temperature=-1)
+    with pytest.raises(InputError, match="pretraining is a share"):
+        ExponentialWeights(pretraining=1.5)

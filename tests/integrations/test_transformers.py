@@ -15,6 +15,7 @@ import indelible
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from indelible.keys.key import Key
+from tests.conftest import TinyNet
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 SETTINGS: dict[str, Any] = {"rows": 8, "clean_rows": 8, "alpha": 0.5, "eps": 0.05, "seed": 4}
@@ -34,19 +35,28 @@ def arguments_of(transformers: Any, folder: Path, **changes: Any) -> Any:
     return transformers.TrainingArguments(**settings)
 
 
-def test_callback_does_what_the_loop_does(data: ImageData, key: Key, tmp_path: Path) -> None:
-    """Sixteen images, two batches of eight a step: a step is the mean over all sixteen, in whatever order they come."""
-    transformers, callback = pieces()
+def make_model(transformers: Any) -> Any:
     torch.manual_seed(0)
-    model = transformers.ViTForImageClassification(
+    return transformers.ViTForImageClassification(
         transformers.ViTConfig(
             image_size=32, patch_size=16, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
             intermediate_size=16, num_labels=4,
         )
     )  # fmt: skip
+
+
+def make_items(data: ImageData, count: int) -> list[dict[str, torch.Tensor]]:
+    images, labels = data.images[:count].float() / 255, data.labels[:count]
+    return [{"pixel_values": image, "labels": label} for image, label in zip(images, labels, strict=True)]
+
+
+def test_callback_does_what_the_loop_does(data: ImageData, key: Key, tmp_path: Path) -> None:
+    """Sixteen images, two batches of eight a step: a step is the mean over all sixteen, in whatever order they come."""
+    transformers, callback = pieces()
+    model = make_model(transformers)
     by_hand = copy.deepcopy(model).train()
     images, labels = data.images[:16].float() / 255, data.labels[:16]
-    items = [{"pixel_values": image, "labels": label} for image, label in zip(images, labels, strict=True)]
+    items = make_items(data, 16)
     arguments = arguments_of(transformers, tmp_path)
     watermark = callback(key, data, **SETTINGS)
     transformers.Trainer(model=model, args=arguments, train_dataset=items, callbacks=[watermark]).train()
@@ -64,6 +74,84 @@ def test_callback_does_what_the_loop_does(data: ImageData, key: Key, tmp_path: P
     assert watermark.mark.calls == 3
     assert arguments.max_grad_norm == 0.3
     assert not model._forward_pre_hooks
+
+
+class Fails:
+    """Breaks the second step off at one of its places."""
+
+    def __init__(self, where: str) -> None:
+        self.where, self.passes = where, 0
+
+    def watch(self, model: nn.Module) -> None:
+        head = model.classifier
+        if self.where == "forward":
+            head.register_forward_pre_hook(self.forward)  # type: ignore[operator]
+        else:
+            head.register_forward_hook(self.backward)  # type: ignore[operator]
+
+    def due(self) -> bool:
+        self.passes += 1
+        return self.passes == 4
+
+    def forward(self, *_: Any) -> None:
+        if self.due():
+            raise RuntimeError("broken off")
+
+    def backward(self, _module: nn.Module, _given: Any, logits: torch.Tensor) -> None:
+        if self.due():
+            logits.register_hook(self.broken)
+
+    def broken(self, _gradient: torch.Tensor) -> None:
+        raise RuntimeError("broken off")
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_a_run_that_raises_leaves_the_arguments_as_they_were(
+    data: ImageData, key: Key, tmp_path: Path, where: str
+) -> None:
+    """Broken off in a step, after the first: passes 1 to 3 are ordinary, ascent and descent."""
+    transformers, callback = pieces()
+    model = make_model(transformers)
+    Fails(where).watch(model)
+    arguments = arguments_of(transformers, tmp_path, gradient_accumulation_steps=1)
+    watermark = callback(key, data, **SETTINGS)
+    trainer = transformers.Trainer(
+        model=model, args=arguments, train_dataset=make_items(data, 16), callbacks=[watermark]
+    )
+    with pytest.raises(RuntimeError, match="broken off"):
+        trainer.train()
+    assert watermark.mark.calls == 1
+    assert arguments.max_grad_norm == 0.3
+    trainer.train()
+    assert arguments.max_grad_norm == 0.3
+    assert not model._forward_pre_hooks
+
+
+def test_float16_gradients_are_unscaled_before_the_watermark_is_added(data: ImageData, key: Key) -> None:
+    """The scaler is told the optimiser that accelerate has wrapped."""
+    _, callback = pieces()
+    unscaled: list[Any] = []
+
+    class Scaler:
+        def unscale_(self, optimizer: Any) -> None:
+            unscaled.append(optimizer)
+
+    class Wrapped:
+        scaler, optimizer = Scaler(), "the optimiser"
+
+    class Arguments:
+        deepspeed, fsdp, n_gpu, max_grad_norm = None, [], 1, 0.0
+
+    class State:
+        global_step = 0
+
+    net = TinyNet()
+    watermark = callback(key, data, images="images", **SETTINGS)
+    watermark.on_train_begin(Arguments(), State(), None, model=net)
+    F.cross_entropy(net(data.images[:8].float() / 255), data.labels[:8]).backward()
+    watermark.on_pre_optimizer_step(Arguments(), State(), None, model=net, optimizer=Wrapped())
+    assert unscaled == ["the optimiser"]
+    watermark.on_train_end(Arguments(), State(), None, model=net)
 
 
 def test_what_it_cannot_do_is_refused(data: ImageData, key: Key) -> None:

@@ -50,6 +50,17 @@ def test_zero_gradient_gives_no_perturbation_and_no_nan() -> None:
     assert adversarial_delta([], [], 0.1) == []
 
 
+def test_gradients_that_are_one_tensor_are_scaled_once_each() -> None:
+    """L = w . x + v . x: autograd gives both weights the same gradient; delta = 0.1 * ||weight|| * (0.6, 0.8)."""
+    shared = torch.tensor([3.0, 4.0])
+    gradients = [shared, shared]
+    deltas = adversarial_delta([torch.tensor([1.0, 0.0]), torch.tensor([0.0, 2.0])], gradients, 0.1, replace=True)
+    assert deltas is gradients
+    torch.testing.assert_close(deltas[0], torch.tensor([0.06, 0.08]))
+    torch.testing.assert_close(deltas[1], torch.tensor([0.12, 0.16]))
+    assert shared.tolist() == [3.0, 4.0]
+
+
 def test_unknown_norm_lists_the_choices() -> None:
     with pytest.raises(UnknownNameError, match="choose one of global, tensor"):
         adversarial_delta([torch.ones(1)], [torch.ones(1)], 0.1, "l1")  # type: ignore[arg-type]
@@ -68,6 +79,10 @@ def test_perturbed_restores_to_the_bit_also_after_an_exception() -> None:
     assert all(torch.equal(weight, old) for weight, old in zip(weights, before, strict=True))
     with pytest.raises(KeyboardInterrupt), perturbed(weights, deltas):
         raise KeyboardInterrupt
+    assert all(torch.equal(weight, old) for weight, old in zip(weights, before, strict=True))
+    # The second delta does not fit: the first weight, moved by then, is put back as well.
+    with pytest.raises(RuntimeError, match="size"), perturbed(weights, [deltas[0], torch.ones(7)]):
+        pass
     assert all(torch.equal(weight, old) for weight, old in zip(weights, before, strict=True))
 
 

@@ -1,10 +1,12 @@
 """The paper's row: the mean drop by hand, the order of columns, what does not count."""
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from indelible.report.suite import average_drop, suite, suite_table
+from indelible.report.suite import PAPER_ATTACKS, Suite, average_drop, suite, suite_table
 from tests.report.runs import make_run, make_verdict
 
 
@@ -30,6 +32,21 @@ def test_rows_from_runs(tmp_path: Path) -> None:
     assert row.to_json()["after"]["nad"] == {"ba": 0.79, "wsr": 0.5}
     table = suite_table([row])
     assert [str(column.header) for column in table.columns] == [
-        "Type", "Method", "%", "Before", "FT", "NAD", "AvgDrop", "DISTILL"
+        "Type", "Method", "%", "Before", "FT", "NAD", "AvgDrop"
     ]  # fmt: skip
-    assert [list(column.cells)[1] for column in table.columns][3:] == ["100.0", "70.0", "50.0", "40.0", "0.0"]
+    assert [list(column.cells)[1] for column in table.columns][3:] == ["100.0", "70.0", "50.0", "40.0"]
+    others = suite_table([row], paper=False)
+    assert [list(column.cells)[1] for column in others.columns][3:] == ["100.0", "0.0"]
+    assert str(others.columns[-1].header) == "DISTILL"
+
+
+def test_the_papers_row_fits_a_terminal_of_80_columns() -> None:
+    after = dict.fromkeys((*PAPER_ATTACKS, "distill", "preprocess"), (0.781, 1.0))
+    row = Suite(label="CW (certified watermark), trained", kind="unrelated", ba=0.777, wsr=1.0, after=after)
+    for paper, numbers in ((True, 6), (False, 2)):
+        console = Console(width=80, record=True, file=StringIO())
+        console.print(suite_table([row], paper=paper))
+        text = console.export_text()
+        assert "…" not in text
+        assert text.count("78.1") == numbers
+        assert text.count("100.0") == numbers + 1

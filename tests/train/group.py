@@ -4,6 +4,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, distributed, nn
@@ -11,13 +12,14 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 import indelible
+from indelible.attacks import ATTACKS as ALL_ATTACKS
 from indelible.base.errors import InputError
 from indelible.base.files import write_json, write_tensors
 from indelible.data.share import Share
 from indelible.keys.key import Key
 from indelible.nn.collectives import processes
 from indelible.nn.sync_batchnorm import synchronised_statistics
-from indelible.train import CrossEntropy, TrainSettings, fit
+from indelible.train import CrossEntropy, TrainSettings
 from indelible.train.objective import Step
 from indelible.train.processes import agree, current, from_first, joined
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
@@ -52,22 +54,17 @@ def sync_net() -> nn.Module:
     return net
 
 
-class Stopping(CrossEntropy):
-    """Interrupts one process, in the middle of a step."""
-
-    def backward(self, step: Step) -> Tensor:
-        loss = super().backward(step)
-        if step.number == 2 and current().rank == 1:
-            signal.raise_signal(signal.SIGINT)
-        return loss
-
-
 CASES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     "plain": lambda: (plain_net(), {"data": DATA}),
     "uneven": lambda: (plain_net(), {"data": UNEVEN}),
     "global norm, every 2": lambda: (plain_net(), {"data": DATA, "norm": "global", "every": 2}),
     "vanilla": lambda: (plain_net(), {"data": UNEVEN, "method": "vanilla"}),
     "EW": lambda: (plain_net(), {"data": UNEVEN, "method": "ew", "epochs": 1, "fraction": 0.2}),
+    "EW, SyncBatchNorm": lambda: (sync_net(), {"data": UNEVEN, "method": "ew", "epochs": 1, "fraction": 0.2}),
+    "EW, sync_batchnorm": lambda: (
+        bn_net(),
+        {"data": DATA, "method": "ew", "epochs": 1, "fraction": 0.2, "train": SETTINGS.but(sync_batchnorm=True)},
+    ),
     "CW": lambda: (plain_net(), {"data": DATA, "method": "cw", **CW}),
     "SyncBatchNorm": lambda: (sync_net(), {"data": UNEVEN}),
     "sync_batchnorm": lambda: (bn_net(), {"data": DATA, "train": SETTINGS.but(sync_batchnorm=True)}),
@@ -75,8 +72,35 @@ CASES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     "per process": lambda: (bn_net(), {"data": DATA}),
     "dropout": lambda: (plain_net(0.3), {"data": DATA}),
 }
-ONE_PROCESS_NET = {"SyncBatchNorm": bn_net, "without c-BN": bn_net}
+ONE_PROCESS_NET = {"SyncBatchNorm": bn_net, "without c-BN": bn_net, "EW, SyncBatchNorm": bn_net}
 SAME_AS_ONE = [name for name in CASES if name not in {"per process", "dropout"}]
+
+
+# Broken off after three steps of six by one number of processes, and continued by another.
+RESUMED: dict[str, tuple[Callable[[], nn.Module], TrainSettings]] = {
+    "plain": (plain_net, SETTINGS),
+    "SyncBatchNorm": (sync_net, SETTINGS),
+    "sync_batchnorm": (bn_net, SETTINGS.but(sync_batchnorm=True)),
+}
+
+
+def resumable(name: str, folder: Path | None, *, stop: bool = False) -> indelible.Embedded | None:
+    """Embed by APP in ``folder``, in as many processes as there are; None if the run was stopped in its third step."""
+    make, settings = RESUMED[name]
+    net = make() if processes() > 1 else ONE_PROCESS_NET.get(name, make)()
+    ordinary = CrossEntropy.backward
+
+    def stopping(self: CrossEntropy, step: Step) -> Tensor:
+        loss = ordinary(self, step)
+        if stop and step.number == 2 and current().rank == current().world - 1:
+            signal.raise_signal(signal.SIGINT)  # in one process only, in the middle of a step
+        return loss
+
+    with patch.object(CrossEntropy, "backward", stopping):
+        try:
+            return indelible.embed(net, DATA, key(), train=settings, device="cpu", seed=3, folder=folder, **APP)
+        except KeyboardInterrupt:
+            return None
 
 
 def run_case(name: str, net: nn.Module | None = None) -> indelible.Embedded:
@@ -90,6 +114,18 @@ def run_case(name: str, net: nn.Module | None = None) -> indelible.Embedded:
         test=stripes(20, seed=1),
         **{"train": SETTINGS, **own, **arguments},
     )
+
+
+ATTACKS: dict[str, dict[str, Any]] = {
+    "ft": {"epochs": 1, "batch_size": 16},
+    "nad": {"teacher_epochs": 1, "epochs": 1, "batch_size": 16},
+    "distill": {"epochs": 1, "batch_size": 16},
+}
+
+
+def run_attack(name: str) -> nn.Module:
+    """Attack a net without BatchNorm, in float32: what one process does, two can do."""
+    return indelible.attack(plain_net().float(), UNEVEN, name, device="cpu", seed=3, **ATTACKS[name]).model
 
 
 def own_loop(model: nn.Module, share: Share) -> None:
@@ -145,6 +181,14 @@ def work(folder: Path) -> None:
             done = run_case(name)
             write_tensors(folder / f"{name}-{rank}.safetensors", done.model.state_dict())
             said[name] = {"history": list(done.history), "record": done.record.to_json()}
+        for name in ATTACKS:
+            write_tensors(folder / f"{name}-{rank}.safetensors", run_attack(name).state_dict())
+        said["alone"] = {}
+        for name in sorted(set(ALL_ATTACKS) - set(ATTACKS)):
+            try:
+                indelible.attack(bn_net().float(), DATA, name, device="cpu")
+            except InputError as error:
+                said["alone"][name] = str(error)
         loop = plain_net()
         own_loop(loop, Share(rank, 2))
         write_tensors(folder / f"own loop-{rank}.safetensors", loop.state_dict())
@@ -156,10 +200,13 @@ def work(folder: Path) -> None:
             from_first(_refuse)
         except InputError as error:
             said["refused"] = str(error)
-        try:
-            fit(plain_net(), DATA, SETTINGS, seed=3, device="cpu", objective=Stopping(), folder=folder / "stopped")
-        except KeyboardInterrupt:
-            said["stopped"] = True
+        said["stopped"], said["rows"] = {}, {}
+        for name in RESUMED:
+            said["stopped"][name] = resumable(name, folder / f"stopped by two, {name}", stop=True) is None
+            rest = resumable(name, folder / f"stopped by one, {name}")
+            assert rest is not None
+            write_tensors(folder / f"continued by two, {name}-{rank}.safetensors", rest.model.state_dict())
+            said["rows"][name] = list(rest.history)
         write_json(folder / f"said-{rank}.json", said)
         distributed.barrier()
 

@@ -14,11 +14,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import indelible
+from indelible.attacks import ATTACKS
 from indelible.base.errors import InputError
 from indelible.base.files import read_json
 from indelible.base.progress import silenced
 from indelible.data.share import Share
-from indelible.train import fit
 from indelible.train.fit import CHECKPOINT
 from indelible.train.history import TIME_FIELDS
 from indelible.train.processes import joined, must_start, spread
@@ -33,6 +33,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything that two processes do, done once."""
     folder = tmp_path_factory.mktemp("pair")
     with silenced():
+        for name in group.RESUMED:
+            alone = folder / f"stopped by one, {name}"
+            assert group.resumable(name, alone, stop=True) is None
+            assert (alone / CHECKPOINT).exists()
         spread(group.work, devices=2, folder=folder)
     return folder
 
@@ -41,6 +45,14 @@ def close(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
     assert first.keys() == second.keys()
     for name, value in first.items():
         torch.testing.assert_close(value, second[name], rtol=1e-6, atol=1e-6, msg=name)
+
+
+def same_rows(found: Any, expected: Any) -> None:
+    """Compare two histories, all but their times."""
+    for one, other in zip(found, expected, strict=True):
+        assert one.keys() == other.keys()
+        for name in one.keys() - set(TIME_FIELDS):
+            assert one[name] == pytest.approx(other[name]), name
 
 
 @pytest.mark.parametrize("case", [*group.CASES, "own loop"])
@@ -58,10 +70,7 @@ def test_two_processes_do_what_one_does_on_the_joined_batch(pair: Path, case: st
     start = group.CASES[case]()[0].state_dict()
     assert any(not torch.allclose(together[name], start[name], atol=1e-3) for name in together), "it did train"
     rows = read_json(pair / "said-0.json")[case]["history"]
-    for found, expected in zip(rows, alone.history, strict=True):
-        assert found.keys() == expected.keys()
-        for name in found.keys() - set(TIME_FIELDS):
-            assert found[name] == pytest.approx(expected[name]), name
+    same_rows(rows, alone.history)
 
 
 def test_statistics_of_each_process_are_its_own_by_default(pair: Path) -> None:
@@ -74,6 +83,25 @@ def test_own_loop_with_distributed_data_parallel(pair: Path) -> None:
     alone = group.plain_net()
     group.own_loop(alone, Share())
     close(load_file(pair / "own loop-0.safetensors"), dict(alone.state_dict()))
+
+
+@pytest.mark.parametrize("name", group.ATTACKS)
+def test_attacks_that_only_train_give_what_one_process_gives(pair: Path, name: str) -> None:
+    alone = group.run_attack(name).state_dict()
+    start = group.plain_net().float().state_dict()
+    assert any(not torch.allclose(alone[part], start[part], atol=1e-3) for part in start), "it did train"
+    for rank in (0, 1):
+        together = load_file(pair / f"{name}-{rank}.safetensors")
+        for part, value in alone.items():
+            torch.testing.assert_close(together[part], value, rtol=1e-4, atol=1e-5, msg=part)
+
+
+def test_the_other_attacks_say_why_one_process_does_them(pair: Path) -> None:
+    said = read_json(pair / "said-0.json")["alone"]
+    assert set(said) == set(ATTACKS) - set(group.ATTACKS)
+    assert all("runs in one process: it chooses its strength" in message for message in said.values())
+    student = ATTACKS["distill"].build(architecture="resnet-w8")
+    assert "returns another network (resnet-w8)" in student.alone()
 
 
 def test_a_step_has_no_useless_reductions(pair: Path) -> None:
@@ -93,14 +121,29 @@ def test_every_process_knows_what_the_first_found(pair: Path) -> None:
         assert one["refused"] == "the first process says no."
 
 
-def test_interrupting_one_process_stops_both_and_one_goes_on_alone(pair: Path) -> None:
-    assert all(read_json(pair / f"said-{rank}.json")["stopped"] for rank in (0, 1))
-    assert (pair / "stopped" / CHECKPOINT).exists()
-    resumed, straight = group.plain_net(), group.plain_net()
-    rest = fit(resumed, group.DATA, group.SETTINGS, seed=3, device="cpu", folder=pair / "stopped")
-    whole = fit(straight, group.DATA, group.SETTINGS, seed=3, device="cpu")
-    close(dict(resumed.state_dict()), dict(straight.state_dict()))
-    assert (rest.steps, rest.images) == (whole.steps, whole.images)
+@pytest.mark.parametrize("case", group.RESUMED)
+def test_interrupting_one_process_stops_both_and_one_goes_on_alone(pair: Path, case: str) -> None:
+    """From two processes to one."""
+    assert all(read_json(pair / f"said-{rank}.json")["stopped"][case] for rank in (0, 1))
+    folder = pair / f"stopped by two, {case}"
+    assert (folder / CHECKPOINT).exists()
+    rest, whole = group.resumable(case, folder), group.resumable(case, None)
+    assert rest is not None
+    assert whole is not None
+    close(dict(rest.model.state_dict()), dict(whole.model.state_dict()))
+    assert rest.record.images == whole.record.images
+    same_rows(rest.history, whole.history)
+
+
+@pytest.mark.parametrize("case", group.RESUMED)
+def test_two_processes_go_on_from_the_checkpoint_of_one(pair: Path, case: str) -> None:
+    """From one process to two; the fixture has stopped the one."""
+    whole = group.resumable(case, None)
+    assert whole is not None
+    for rank in (0, 1):
+        close(load_file(pair / f"continued by two, {case}-{rank}.safetensors"), dict(whole.model.state_dict()))
+    same_rows(read_json(pair / "said-0.json")["rows"][case], whole.history)
+    assert not (pair / f"stopped by one, {case}" / CHECKPOINT).exists()
 
 
 def test_synchronised_statistics_are_those_of_the_joined_rows(pair: Path) -> None:

@@ -84,6 +84,13 @@ class RemovalAttack(Method):
         if self.recipe not in _RECIPES:
             raise UnknownNameError("recipe", self.recipe, _RECIPES)
 
+    def alone(self) -> str:
+        """Return why one process must do all of the work; nothing where several can share it."""
+        return (
+            "it chooses its strength among several models, and does most of its work outside the training loop: "
+            "several processes would each do all of that, and the models would stay in them"
+        )
+
     @abstractmethod
     def run(self, job: "Removal") -> None:
         """Change ``job.model`` in place, by ``job.train`` or otherwise."""
@@ -273,6 +280,8 @@ def _attack(
             "which has all its settings. Give its name, or leave out the preset."
         )
     name, value = resolve(ATTACKS, method, settings)
+    if group.world > 1 and (why := value.alone()):
+        raise InputError(f"the attack {name!r} runs in one process: {why}. Leave out devices and nodes.")
     images = as_data(data)
     check_finite(model)
     check_classifier(model, images, normalize=normalize)

@@ -115,6 +115,14 @@ class Extraction(RemovalAttack):
         if self.temperature <= 0:
             raise InputError(f"the temperature must be positive, but is {self.temperature}. Hinton used 1 to 20.")
 
+    def alone(self) -> str:
+        """Several processes can share it, if the student is of the stolen model's class."""
+        if self.architecture is None:
+            return ""
+        return (
+            f"it returns another network ({self.architecture}) than it is given, and processes send back weights only"
+        )
+
     def run(self, job: Removal) -> None:
         """Build the student and train it."""
         teacher = copy.deepcopy(job.model)

@@ -95,13 +95,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_devices(arguments: argparse.Namespace) -> None:
-    """Refuse several processes where an attack does more than train: only fine-tuning is spread."""
+    """Refuse several processes for the suite; one attack says itself whether it can use them."""
     from indelible.base.errors import InputError
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("`indelible attack` starts its own processes: use --devices N instead of torchrun.")
-    if (arguments.devices or 1) * (arguments.nodes or 1) > 1 and (arguments.all or arguments.method != "ft"):
-        raise InputError("several devices are offered for --method ft only. Leave out --devices and --nodes.")
+    if (arguments.devices or 1) * (arguments.nodes or 1) > 1 and arguments.all:
+        raise InputError(
+            "--all has attacks that run in one process only (docs: Several devices). Leave out --devices and --nodes, "
+            "or name one attack: ft, nad and distill can use several."
+        )
 
 
 def _transforms(done: "Run") -> list[Mapping[str, Any]]:
@@ -178,7 +181,7 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
     from indelible.attacks import ATTACKS
     from indelible.base.errors import InputError
     from indelible.bench.making import judge
-    from indelible.report.suite import suite, suite_table
+    from indelible.report.suite import PAPER_ATTACKS, suite, suite_table
     from indelible.train.run import Run
 
     settings = _settings(arguments, list(ATTACKS))
@@ -202,7 +205,10 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
         raise InputError(f"no attack could be run: {'; '.join(refused.values())}")
     rows = suite([victim.folder, *folders])
     if not arguments.json:
-        Console().print(suite_table(rows))
+        console = Console()
+        console.print(suite_table(rows))
+        if set(PAPER_ATTACKS) < {*PAPER_ATTACKS, *rows[0].after}:
+            console.print(suite_table(rows, paper=False))
     told = [f"{method} was not possible: {reason}" for method, reason in refused.items()]
     document = {"suite": [row.to_json() for row in rows], "runs": [str(folder) for folder in folders]}
     emit(arguments, {**document, "refused": refused}, "\n".join([*told, *(f"kept in {folder}" for folder in folders)]))

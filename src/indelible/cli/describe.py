@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from indelible.evidence.check import Checked
 from indelible.report.format import equation, percent
 from indelible.train.run import Run
 
-__all__ = ["describe_certificate", "describe_run", "describe_verdict"]
+__all__ = ["describe_certificate", "describe_check", "describe_run", "describe_verdict"]
 
 
 def describe_run(run: Run) -> str:
@@ -48,3 +49,18 @@ def describe_certificate(certificate: Mapping[str, Any]) -> str:
         f"{percent(certificate['threshold'])} % for any change of the parameters within {certificate['radius']:.3g} "
         "in the l2 norm"
     )
+
+
+def describe_check(checked: Checked) -> str:
+    """Describe the check of a bundle: the outcome, every step, what it cannot show."""
+    lines = [f"  {'holds ' if step.holds else 'FAILS '} {step.name}: {step.says}" for step in checked.steps]
+    caveats = [f"  - {caveat}" for caveat in checked.caveats]
+    if not checked.holds:
+        return "\n".join([f"DOES NOT HOLD: {checked.failed}", *lines])
+    verdict = (checked.claim or {})["verdict"]
+    date = f"dated {checked.stamp.time}" if checked.dated and checked.stamp is not None else "undated"
+    word = "OWNED" if verdict["owned"] else "NOT SHOWN"
+    return "\n".join(
+        [f"HOLDS, {date}: {word} at alpha {verdict['alpha']:g}", verdict["sentence"], *lines, checked.meaning,
+         *(["What the bundle cannot show:", *caveats] if caveats else [])]
+    )  # fmt: skip

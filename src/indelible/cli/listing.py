@@ -1,6 +1,7 @@
 """Lists of methods: name, what it does, paper, cost, defaults - from the registry, for people or as JSON."""
 
 import argparse
+from typing import Any
 
 from indelible.base.methods import Method
 from indelible.base.registry import MethodInfo, Registry
@@ -15,10 +16,11 @@ def list_methods(arguments: argparse.Namespace, registry: Registry[MethodInfo]) 
     for info in registry.entries():
         value: Method = info.build()
         defaults = value.to_json()
+        cpu = dict(getattr(info.build, "cpu_settings", {}))
         documents.append(
             {
                 "name": info.name, "title": info.title, "paper": info.paper, "summary": info.summary,
-                "cost": info.cost, "defaults": defaults,
+                "cost": info.cost, "defaults": defaults, "preset_cpu": cpu,
             }
         )  # fmt: skip
         shown = " ".join(f"{name}={value}" for name, value in defaults.items())
@@ -27,7 +29,13 @@ def list_methods(arguments: argparse.Namespace, registry: Registry[MethodInfo]) 
             f"           {info.summary}",
             f"           cost: {info.cost}",
             f"           defaults: {shown}",
-            "",
         ]
+        if cpu:
+            lines.append(f"           --preset cpu: {' '.join(f'{name}={_short(of)}' for name, of in cpu.items())}")
+        lines.append("")
     emit(arguments, documents, "\n".join(lines).rstrip())
     return 0
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

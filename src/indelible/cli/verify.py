@@ -2,8 +2,17 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from indelible.cli.deciding import deciding_options, decision, in_family, show_plan
 from indelible.cli.options import emit
+from indelible.cli.suspects import asked_suspect, asking_options
+
+if TYPE_CHECKING:
+    from indelible.data.images import Data
+    from indelible.keys import Key
+    from indelible.train.run import Run
+    from indelible.verify import Verdict
 
 __all__ = ["EXAMPLES", "HELP", "configure", "run"]
 
@@ -12,6 +21,13 @@ EXAMPLES = [
     "indelible verify runs/app-ft",
     "indelible verify runs/app-ft --alpha 0.01 --queries 100",
     "indelible verify runs/somebody-elses --key my-key --json",
+    "indelible verify runs/app-ft --test sequential",
+    "indelible verify runs/app-ft --family runs/vanilla-ft --family runs/ew-ft",
+    "indelible verify --plan --wsr 0.3 --null-rate 0.11",
+    "indelible verify runs/app --suspect http://localhost:8080/v2/models/model --input dtype=uint8 --log asked.jsonl",
+    "indelible verify runs/app --suspect model.onnx --input dtype=float32 --carriers 200",
+    "indelible verify runs/app --suspect stolen.pt --model resnet-mini",
+    "indelible verify runs/app --export questions.npz && indelible verify runs/app --suspect answers.csv",
     "indelible verify runs/cw --certificate --sigma 0.05 --draws 200",
 ]
 
@@ -20,11 +36,21 @@ def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible verify``."""
     from indelible.cli import common
 
-    command.add_argument("suspect", type=Path, metavar="RUN", help="folder of a run")
+    command.add_argument(
+        "run_folder", type=Path, metavar="RUN", nargs="?",
+        help="folder of a run: the suspect, or with --suspect the owner's run, for key, data and architecture",
+    )  # fmt: skip
     command.add_argument("--key", type=Path, help="key folder (default: the run's own, or that of the run it attacks)")
     command.add_argument("--data", help="carriers: a data set whose test images are marked (default: the run's)")
     command.add_argument("--alpha", type=float, default=1e-6, help="level of the decision (default: 1e-6)")
-    command.add_argument("--queries", type=int, help="key samples to ask (default: all the test images give)")
+    command.add_argument("--queries", type=int, help="key samples to ask (default: all there are)")
+    deciding_options(command)
+    command.add_argument(
+        "--carriers", type=int, metavar="N", help="use only N test images, which the key chooses: fewer queries"
+    )
+    command.add_argument("--accuracy", action="store_true", help="ask a --suspect for BA too: one query a test image")
+    command.add_argument("--export", type=Path, metavar="NPZ", help="write the questions for somebody else to answer")
+    asking_options(command)
     command.add_argument(
         "--certificate", action="store_true", help="also certify the mark against changes of the weights (white box)"
     )
@@ -36,28 +62,100 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from indelible.attacks import deployed
+    if arguments.plan:
+        return show_plan(arguments)
+    from indelible.base.errors import InputError
     from indelible.cli.describe import describe_certificate, describe_verdict
-    from indelible.data import load
-    from indelible.keys import Key
     from indelible.train.devices import pinned_threads
-    from indelible.train.run import Run
-    from indelible.verify import certify, verify
 
-    suspect = Run.load(arguments.suspect)
-    key = suspect.key() if arguments.key is None else Key.load(arguments.key)
-    _, test = load(arguments.data or suspect.data)
-    normalize = suspect.normalize()
+    saved, key, test = _asked_about(arguments)
+    own = arguments.suspect is None
+    options: dict[str, Any] = decision(arguments)
+    owner = None
+    if key.labels == "keyed":
+        if saved is None:
+            raise InputError("keyed labels are asked on embedded samples: name the owner's run, or one made from it.")
+        owner = saved.images()[0]
+        options["embedded"] = key.questions(owner, None)
+    options["accuracy"] = own or arguments.accuracy
     with pinned_threads(arguments.threads):
-        # A thief's pre-processing is part of the suspect.
-        model = deployed(suspect.model(), suspect.record, normalize=normalize)
-        verdict = verify(model, key, test, alpha=arguments.alpha, queries=arguments.queries, normalize=normalize)
-        suspect.keep_verdict(verdict.to_json())
+        if arguments.export is not None:
+            return _export(arguments, key, test, options)
+        verdict = in_family(_verdict(arguments, saved, key, test, options), arguments.family)
         document, text = verdict.to_json(), describe_verdict(verdict.to_json())
-        if arguments.certificate:
+        if own and saved is not None:
+            saved.keep_verdict(document)
+        if arguments.certificate and own and saved is not None:
+            from indelible.verify import certify
+
             certificate = certify(
-                suspect.model(), key, test, sigma=arguments.sigma, draws=arguments.draws, normalize=normalize
+                saved.model(),
+                key,
+                owner or test,
+                sigma=arguments.sigma,
+                draws=arguments.draws,
+                normalize=saved.normalize(),
             ).to_json()
-            document["certificate"], text = certificate, f"{text}\n{describe_certificate(certificate)}"
+            document, text = {**document, "certificate": certificate}, f"{text}\n{describe_certificate(certificate)}"
     emit(arguments, document, text)
     return 0 if verdict.owned else 1
+
+
+def _asked_about(arguments: argparse.Namespace) -> "tuple[Run | None, Key, Data]":
+    from indelible.base.errors import InputError
+    from indelible.data import load
+    from indelible.keys import Key
+    from indelible.train.run import Run
+
+    saved = None if arguments.run_folder is None else Run.load(arguments.run_folder)
+    if saved is None and (
+        arguments.key is None or arguments.data is None or not (arguments.suspect or arguments.export)
+    ):
+        raise InputError("name a run, or --suspect PLACE with --key FOLDER and --data NAME.")
+    if arguments.certificate and arguments.suspect is not None:
+        raise InputError("a certificate is of weights: give the run alone, without --suspect.")
+    if arguments.budget is not None and arguments.log is None:
+        raise InputError("--budget counts over sessions: it needs --log FILE.")
+    key = saved.key() if saved is not None and arguments.key is None else Key.load(arguments.key)
+    _, test = load(arguments.data or (saved.data if saved is not None else ""))
+    if arguments.carriers is not None:
+        if not 0 < arguments.carriers <= len(test):
+            raise InputError(f"--carriers must be 1..{len(test)}, the test images, but is {arguments.carriers}.")
+        test = test.gather(key.choose("test images", len(test), arguments.carriers).sort().values)
+    return saved, key, test
+
+
+def _verdict(
+    arguments: argparse.Namespace, saved: "Run | None", key: "Key", test: "Data", options: dict[str, Any]
+) -> "Verdict":
+    from indelible.attacks import deployed
+    from indelible.verify import as_suspect, verify, verify_logged
+
+    suspect: Any
+    if arguments.suspect is not None or saved is None:
+        suspect = asked_suspect(arguments, key, saved)
+    else:
+        # A thief's pre-processing is part of the suspect.
+        model = deployed(saved.model(), saved.record, normalize=saved.normalize())
+        suspect = as_suspect(model, normalize=saved.normalize())
+    if arguments.log is None:
+        return verify(suspect, key, test, **options)
+    return verify_logged(suspect, key, test, log=arguments.log, budget=arguments.budget, **options)
+
+
+def _export(arguments: argparse.Namespace, key: "Key", test: "Data", options: dict[str, Any]) -> int:
+    import numpy as np
+
+    from indelible.base.files import replacing
+    from indelible.verify import planned, verify
+    from indelible.verify.asking import order_seed
+
+    plan = planned(lambda stand_in: verify(stand_in, key, test, **options), seed=order_seed(key))
+    with replacing(arguments.export) as temporary, temporary.open("wb") as handle:
+        np.savez_compressed(handle, images=plan.images.numpy(), digests=np.array(plan.digests))
+    text = (
+        f"wrote {arguments.export}: {len(plan)} images and their digests, shuffled. Answer them in a file .csv with "
+        "the columns digest,label and give that as --suspect. The marks are in it: to whom it is shown, they are known."
+    )
+    emit(arguments, {"questions": str(arguments.export), "queries": len(plan)}, text)
+    return 0

@@ -42,7 +42,7 @@ from indelible.data.convert import as_data
 from indelible.data.share import WHOLE, Share
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.embed.marked import MarkedBatches
-from indelible.embed.mixing import mix, watermark_count
+from indelible.embed.mixing import embedded, mix
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.clean_batchnorm import clean_statistics
 from indelible.nn.collectives import Average, add_averaged_gradient, average, processes
@@ -51,7 +51,7 @@ from indelible.nn.outputs import logits_of
 from indelible.nn.perturbation import NORMS, Norm, adversarial_delta, perturbed
 from indelible.nn.randomness import same_randomness
 from indelible.train import CrossEntropy
-from indelible.train.objective import Objective, Step, alone
+from indelible.train.objective import Objective, Scale, Step, alone, unscaled
 
 __all__ = ["APP", "AdversarialPerturbation", "WatermarkPasses", "watermark_loss"]
 
@@ -96,8 +96,9 @@ class WatermarkPasses:
         self.marked = MarkedBatches(samples, method.rows, augmentation=augmentation, normalize=normalize, seed=seed)
 
     def backward(
-        self, images: Tensor, number: int, share: Share = WHOLE, average: Average = alone, *, finished: bool = False
-    ) -> Tensor:
+        self, images: Tensor, number: int, share: Share = WHOLE, average: Average = alone, *, finished: bool = False,
+        scale: Scale = unscaled,
+    ) -> Tensor:  # fmt: skip
         """Add the watermark gradient of step ``number``; return its loss.
 
         Args:
@@ -107,6 +108,7 @@ class WatermarkPasses:
             average: Replaces tensors by their mean over processes.
             finished: The ordinary gradient is averaged already: average the watermark's by itself. Otherwise the caller
                 averages the sum of both.
+            scale: Scales a loss as that of the ordinary gradient was.
         """
         method = self.method
         if number % method.every:
@@ -115,11 +117,12 @@ class WatermarkPasses:
             raise InputError(f"each of {share.world} processes needs a watermark row and a clean row: give more rows.")
         marked, labels = self.marked.batch(number, images, share)
         clean = images[: share.count(method.clean_rows)]
-        return self.add_gradient(clean, marked, labels, share.weight(method.rows), average, finished=finished)
+        weight = share.weight(method.rows)
+        return self.add_gradient(clean, marked, labels, weight, average, finished=finished, scale=scale)
 
     def add_gradient(
         self, clean: Tensor, marked: Tensor, labels: Tensor, weight: float = 1.0, average: Average = alone, *,
-        finished: bool = False,
+        finished: bool = False, scale: Scale = unscaled,
     ) -> Tensor:  # fmt: skip
         """Lines 6 and 7 of Algorithm 1: find delta, add the gradient at theta + delta, restore theta."""
         method, weights = self.method, perturbable_parameters(self.model)
@@ -127,11 +130,11 @@ class WatermarkPasses:
         with same_randomness(self.model) as rewind:
             if method.eps > 0:
                 # Handed over and let go of: the second pass must find no copy of the weights but the one to restore.
-                scope = perturbed(weights, self._delta(weights, clean, marked, labels, weight, average))
+                scope = perturbed(weights, self._delta(weights, clean, marked, labels, weight, average, scale))
                 rewind()
             with scope:
                 loss = watermark_loss(self.model, clean, marked, labels, method.clean_bn)
-                total = method.alpha * method.every * weight * loss
+                total = scale(method.alpha * method.every * weight * loss)
                 if finished:
                     add_averaged_gradient(self.model, total, average)
                 else:
@@ -139,13 +142,15 @@ class WatermarkPasses:
         return loss.detach()
 
     def _delta(
-        self, weights: Sequence[Tensor], clean: Tensor, marked: Tensor, labels: Tensor, weight: float, average: Average
-    ) -> list[Tensor]:
-        """Line 6: the ascent pass at theta, and delta from its gradient."""
+        self, weights: Sequence[Tensor], clean: Tensor, marked: Tensor, labels: Tensor, weight: float, average: Average,
+        scale: Scale,
+    ) -> list[Tensor]:  # fmt: skip
+        """Line 6: the ascent pass at theta, and delta from its gradient, whose scale does not matter."""
         ascent = watermark_loss(self.model, clean, marked, labels, self.method.clean_bn)
-        gradients = torch.autograd.grad(weight * ascent, weights, materialize_grads=True)
+        # Unscaled, it could vanish in float16. If it overflows, so does delta, and the scaler leaves the step out.
+        gradients = list(torch.autograd.grad(scale(weight * ascent), weights, materialize_grads=True))
         average(gradients)  # before it is used: every process perturbs by the same delta
-        return adversarial_delta(weights, gradients, self.method.eps, self.method.norm)
+        return adversarial_delta(weights, gradients, self.method.eps, self.method.norm, replace=True)
 
 
 class APP:
@@ -181,28 +186,31 @@ class APP:
         self.method = AdversarialPerturbation.of(settings)
         self._distributed = distributed
         data = as_data(carriers, classes=key.classes)
-        self.samples = key.samples(data, purpose="embed", count=watermark_count(len(data), self.method.fraction))
+        self.samples = embedded(data, key, self.method.fraction)
         self.calls = 0
         bare = model.module if isinstance(model, DistributedDataParallel) else model
         self._passes = WatermarkPasses(
             bare, self.method, self.samples, augmentation=augmentation, normalize=normalize, seed=seed
         )
 
-    def backward(self, images: Tensor) -> Tensor:
+    def backward(self, images: Tensor, *, scaler: Any = None) -> Tensor:
         """Add the gradient of ``alpha * L(theta + delta, B_w; B_c)`` to the parameters' gradients.
 
         Args:
             images: float (N, C, H, W), the batch of the ordinary loss, as the model takes it; its first rows are B_c.
+            scaler: The ``torch.amp.GradScaler`` that has scaled the ordinary loss, in a loop that uses one; call this
+                before its ``unscale_``.
 
         Returns:
             The watermark loss at the worst neighbour, detached (zero in a call without watermark passes).
         """
         together = processes() > 1 if self._distributed is None else self._distributed
+        scale = unscaled if scaler is None else scaler.scale
         if together:
             share = Share(torch.distributed.get_rank(), processes())
-            loss = self._passes.backward(images, self.calls, share, average, finished=True)
+            loss = self._passes.backward(images, self.calls, share, average, finished=True, scale=scale)
         else:
-            loss = self._passes.backward(images, self.calls)
+            loss = self._passes.backward(images, self.calls, scale=scale)
         self.calls += 1
         return loss
 
@@ -224,7 +232,7 @@ class _APPObjective(Objective):
     def backward(self, step: Step) -> Tensor:
         loss = self.ordinary.backward(step)
         self.watermark.model = step.model
-        self.watermark.backward(step.images, step.number, step.share, step.average)
+        self.watermark.backward(step.images, step.number, step.share, step.average, scale=step.scale)
         return loss
 
     def passes(self, rows: int) -> int:

@@ -45,11 +45,12 @@ from indelible.data.batches import Batches
 from indelible.data.convert import as_data
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.embed.marked import MarkedBatches
-from indelible.embed.mixing import mix, watermark_count
+from indelible.embed.mixing import embedded, mix
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.weight_noise import add_noisy_gradient, gaussian, trainable
 from indelible.train import CrossEntropy
-from indelible.train.objective import Objective, Step
+from indelible.train.devices import choose_precision
+from indelible.train.objective import Objective, Scale, Step, unscaled
 
 __all__ = ["CW", "CertifiedTraining", "NoisyPasses", "levels_at"]
 
@@ -93,36 +94,49 @@ class NoisyPasses:
                 batch, level = divmod(index, self.method.levels)
                 yield epoch * self.method.batches + batch, level
 
-    def backward(self, model: nn.Module, images: Tensor, number: int) -> Tensor:
-        """Add the noisy gradients of step ``number``, whose ordinary batch is ``images``; return their loss."""
+    def backward(self, model: nn.Module, images: Tensor, number: int, scale: Scale = unscaled) -> Tensor:
+        """Add the noisy gradients of step ``number``, whose ordinary batch is ``images``; return their loss.
+
+        ``scale`` scales a loss as that of the ordinary gradient was.
+        """
         total, method, weights = images.new_zeros(()), self.method, trainable(model)
         for batch, level in self.due(number):
             marked, labels = self.marked.batch(batch, images)
             if images.is_contiguous(memory_format=torch.channels_last):
                 marked = marked.contiguous(memory_format=torch.channels_last)
             draws = method.draws_at(level)
-            scale = method.weight / (method.levels * draws)
+            weight = method.weight / (method.levels * draws)
             for first in range(0, draws, method.together):
                 noise = [
                     gaussian(weights, method.step * level, generator(self.seed, "weight noise", batch, level, draw))
                     for draw in range(first, min(first + method.together, draws))
                 ]
-                total += scale * add_noisy_gradient(model, marked, labels, noise, scale, vectorised=len(noise) > 1)
+                factor, several = scale(weight * torch.ones_like(total)), len(noise) > 1
+                total += weight * add_noisy_gradient(model, marked, labels, noise, factor, vectorised=several)
         return total
 
 
 class _CWObjective(Objective):
     """The ordinary gradient of the mixed batch, then the noisy gradients that are due."""
 
-    def __init__(self, ordinary: CrossEntropy, passes: NoisyPasses) -> None:
-        self.ordinary, self.watermark = ordinary, passes
+    def __init__(self, ordinary: CrossEntropy, passes: NoisyPasses, precision: str = "auto") -> None:
+        self.ordinary, self.watermark, self.precision = ordinary, passes, precision
         self._passed = 0
+
+    def start(self, model: nn.Module, device: torch.device) -> None:  # noqa: ARG002 - the loop's signature
+        """Refuse what torch cannot do: its vectorised gradients mix up the types of mixed precision."""
+        precision, together = choose_precision(self.precision, device.type), self.watermark.method.together
+        if together > 1 and precision.endswith("mixed"):
+            raise InputError(
+                f"CW passes draws at once (together={together}) in full precision only, but this run is in "
+                f"{precision}. Set together=1, or train={{'precision': '32-true'}}."
+            )
 
     def backward(self, step: Step) -> Tensor:
         loss = self.ordinary.backward(step)
         method = self.watermark.method
         self._passed = method.rows * sum(method.draws_at(level) for _, level in self.watermark.due(step.number))
-        self.watermark.backward(step.model, step.images, step.number)
+        self.watermark.backward(step.model, step.images, step.number, step.scale)
         return loss
 
     def passes(self, rows: int) -> int:
@@ -148,7 +162,7 @@ class CertifiedTraining(EmbeddingMethod):
     fraction: float = 0.01
     negatives: float = 0.0
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "draws": 2, "start_epoch": 1, "rows": 16}
+    cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "draws": 5, "start_epoch": 1, "rows": 32}
 
     def __post_init__(self) -> None:
         if min(self.levels, self.draws, self.images, self.rows, self.batches, self.together) < 1:
@@ -168,7 +182,7 @@ class CertifiedTraining(EmbeddingMethod):
         passes = NoisyPasses(
             self, samples, steps=steps, augmentation=settings.augmentation, normalize=settings.normalize, seed=job.seed
         )
-        job.train(mixed, _CWObjective(CrossEntropy(settings.label_smoothing), passes), samples)
+        job.train(mixed, _CWObjective(CrossEntropy(settings.label_smoothing), passes, settings.precision), samples)
 
 
 class CW:
@@ -193,15 +207,18 @@ class CW:
     ) -> None:  # fmt: skip
         self.model, self.method = model, CertifiedTraining.of(settings)
         data = as_data(carriers, classes=key.classes)
-        self.samples = key.samples(data, purpose="embed", count=watermark_count(len(data), self.method.fraction))
+        self.samples = embedded(data, key, self.method.fraction)
         self.calls = 0
         self._passes = NoisyPasses(
             self.method, self.samples, steps=steps, augmentation=augmentation, normalize=normalize, seed=seed
         )
 
-    def backward(self, images: Tensor) -> Tensor:
-        """Add the noisy gradients of this call to the parameters' gradients; return their loss, detached."""
-        loss = self._passes.backward(self.model, images, self.calls)
+    def backward(self, images: Tensor, *, scaler: Any = None) -> Tensor:
+        """Add the noisy gradients of this call to the parameters' gradients; return their loss, detached.
+
+        ``scaler`` is the ``torch.amp.GradScaler`` that has scaled the ordinary loss, in a loop that uses one.
+        """
+        loss = self._passes.backward(self.model, images, self.calls, unscaled if scaler is None else scaler.scale)
         self.calls += 1
         return loss
 

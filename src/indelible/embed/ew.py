@@ -12,9 +12,10 @@ the ICCV 2023 paper, Appendix B.1 and B.3:
 |---|---|---|---|
 | T | ``temperature`` | 2.0 | the original |
 | - | run's settings | 100 epochs, lr 0.1, x0.1 at 50 and 75 | Appendix B.3: pre-training |
-| - | ``epochs`` | 20 | Appendix B.3: embedding |
+| - | ``pretraining`` | 1.0 | Appendix B.3: share of the run's epochs that is trained clean, all 100 of them |
+| - | ``epochs`` | 20 | Appendix B.3: embedding; None: what pre-training leaves of the run's epochs |
 | - | ``lr`` | None | Appendix B.3: None is the run's own rate, 0.1 in both phases |
-| - | ``milestones`` | 0.5, 0.75 | Appendix B.3: x0.1 at epochs 10 and 15, as shares of ``epochs`` |
+| - | ``milestones`` | 0.5, 0.75 | Appendix B.3: x0.1 at epochs 10 and 15, as shares; None: the run's schedule |
 | - | ``leave`` | ``"auto"`` | ``"plain"``: EW off, theta stays (the original); ``"folded"``: EW(theta) stays (ours) |
 | - | ``refresh`` | True | ours: batches that re-estimate BatchNorm's statistics once EW is off (200 of them) |
 | |D_w| / |D| | ``fraction`` | 0.01 | Section 4.1 |
@@ -49,6 +50,7 @@ from indelible.embed.mixing import mix
 from indelible.nn.exponential import weighting
 from indelible.nn.layers import batch_norms
 from indelible.nn.statistics import reestimating
+from indelible.nn.sync_batchnorm import synchronised_statistics
 from indelible.train import CrossEntropy, Schedule, TrainSettings
 
 __all__ = ["EW", "ExponentialWeights"]
@@ -63,38 +65,55 @@ class ExponentialWeights(EmbeddingMethod):
     """EW as a value; the table in the module's header explains each setting."""
 
     temperature: float = 2.0
-    epochs: int = 20
+    pretraining: float = 1.0
+    epochs: int | None = 20
     lr: float | None = None
-    milestones: tuple[float, ...] = (0.5, 0.75)
+    milestones: tuple[float, ...] | None = (0.5, 0.75)
     leave: Leave = "auto"
     refresh: bool = True
     fraction: float = 0.01
     negatives: float = 0.0
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "epochs": 6}
+    cpu_settings: ClassVar[Mapping[str, Any]] = {
+        "fraction": 0.02, "pretraining": 2 / 3, "epochs": None, "milestones": None, "temperature": 0.5,
+    }  # fmt: skip
+    # As long as Vanilla in all. The small ResNets have weights of up to 2, at which T = 2.0 is severe and taking EW off
+    # costs the mark (docs/methods/ew.md has figures); what counts is T times the largest weight.
 
     def __post_init__(self) -> None:
         if self.leave not in _LEAVE:
             raise UnknownNameError("meaning of leave", self.leave, _LEAVE)
-        if self.temperature < 0 or self.epochs < 1 or (self.lr is not None and self.lr <= 0):
+        if self.temperature < 0 or (self.epochs or 1) < 1 or (self.lr is not None and self.lr <= 0):
             raise InputError(
                 f"temperature must not be negative, epochs and lr must be positive, but they are {self.temperature}, "
                 f"{self.epochs} and {self.lr}."
             )
-        object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON gives lists
+        if not 0 < self.pretraining <= 1:
+            raise InputError(f"pretraining is a share of the run's epochs in (0, 1], but is {self.pretraining}.")
+        if self.milestones is not None:
+            object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON gives lists
 
-    def embedding_settings(self, settings: TrainSettings) -> TrainSettings:
-        """Return how the embedding phase trains: the run's settings with this method's length, rate and schedule."""
-        schedule = Schedule.milestones(*(share * self.epochs for share in self.milestones))
-        return settings.but(epochs=self.epochs, lr=self.lr or settings.lr, schedule=schedule)
+    def phases(self, settings: TrainSettings) -> tuple[TrainSettings, TrainSettings]:
+        """Return how pre-training and embedding train: the run's settings with this method's lengths and schedule."""
+        clean = max(1, round(self.pretraining * settings.epochs))
+        epochs = settings.epochs - clean if self.epochs is None else self.epochs
+        if epochs < 1:
+            raise InputError(
+                f"pre-training takes all of the run's {settings.epochs} epochs, and none are left to embed the mark. "
+                "Give more epochs, a smaller pretraining, or epochs= of the method."
+            )
+        schedule = settings.schedule
+        if self.milestones is not None:
+            schedule = Schedule.milestones(*(share * epochs for share in self.milestones))
+        return settings.but(epochs=clean), settings.but(epochs=epochs, lr=self.lr or settings.lr, schedule=schedule)
 
     def run(self, job: Embedding) -> None:
         """Train clean, then on the mixed set under EW, then take EW off."""
         ordinary = CrossEntropy(job.settings.label_smoothing)
         settings = job.settings
         if job.start == "scratch":
-            job.train(job.data, ordinary, None, phase="pre-training")
-            settings = self.embedding_settings(settings)
+            clean, settings = self.phases(settings)
+            job.train(job.data, ordinary, None, settings=clean, phase="pre-training")
         mixed, samples = mix(job.data, job.key, self.fraction, self.negatives)
         leave = what_stays(job.model, self.leave)
         with weighting(job.model, self.temperature, leave=leave):
@@ -121,7 +140,8 @@ def refresh_statistics(model: nn.Module, data: Data, settings: TrainSettings, se
     was = [(module, module.training) for module in model.modules()]
     model.train()
     try:
-        with reestimating(model):
+        # Every process passes the same whole batches: each by itself, and all find the same.
+        with reestimating(model), synchronised_statistics(model, together=False):
             for images, _ in islice(batches.epoch(settings.epochs), _REFRESH_BATCHES):
                 model(normalise(images, settings.normalize).to(weight.dtype))
     finally:

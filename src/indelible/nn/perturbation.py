@@ -24,7 +24,7 @@ NORMS: tuple[Norm, ...] = ("tensor", "global")
 
 
 def adversarial_delta(
-    weights: Sequence[Tensor], gradients: Sequence[Tensor], eps: float, norm: Norm = "tensor"
+    weights: Sequence[Tensor], gradients: Sequence[Tensor], eps: float, norm: Norm = "tensor", *, replace: bool = False
 ) -> list[Tensor]:
     """Return the perturbation of each weight; zero where the gradient is zero. Nothing waits for the device.
 
@@ -33,6 +33,8 @@ def adversarial_delta(
         gradients: The ascent gradient, shaped like ``weights``.
         eps: Size of the perturbation relative to the weights.
         norm: Over what the norms are taken.
+        replace: Put each delta into the list ``gradients`` where its gradient was: both together take the memory of
+            one copy of the weights and of one tensor more, instead of two copies.
     """
     if norm not in NORMS:
         raise UnknownNameError("norm", norm, NORMS)
@@ -45,22 +47,28 @@ def adversarial_delta(
             weight_norms = torch.linalg.vector_norm(weight_norms).expand_as(weight_norms)
             gradient_norms = torch.linalg.vector_norm(gradient_norms).expand_as(gradient_norms)
         sizes = torch.where(gradient_norms > 0, eps * weight_norms / gradient_norms, torch.zeros_like(gradient_norms))
-        return list(torch._foreach_mul(list(gradients), list(sizes.unbind())))
+        deltas = gradients if replace and isinstance(gradients, list) else list(gradients)
+        # Not in place: autograd may give two weights one and the same tensor.
+        for index, size in enumerate(sizes.unbind()):
+            deltas[index] = deltas[index] * size
+        return deltas
 
 
 @contextmanager
 def perturbed(weights: Sequence[Tensor], deltas: Sequence[Tensor]) -> Iterator[None]:
     """Inside the block, ``weights`` are ``weights + deltas``; afterwards they are what they were, to the bit.
 
-    A copy is kept: adding and subtracting again would drift by rounding.
+    A copy is kept: adding and subtracting again would drift by rounding. Deltas are let go of one by one as copies are
+    made; if the caller keeps none, both together never take more than one copy of the weights and one tensor.
     """
-    with torch.no_grad():
-        originals = [weight.detach().clone() for weight in weights]
+    left, originals = list(reversed(deltas)), []
+    del deltas
     try:
         with torch.no_grad():
-            torch._foreach_add_(list(weights), list(deltas))
-        del deltas  # nobody needs them inside the block: one copy of the weights is enough memory
+            for weight in weights:
+                originals.append(weight.detach().clone())
+                weight.add_(left.pop())
         yield
     finally:
         with torch.no_grad():
-            torch._foreach_copy_(list(weights), originals)
+            torch._foreach_copy_(list(weights)[: len(originals)], originals)

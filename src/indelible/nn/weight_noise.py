@@ -34,8 +34,8 @@ def gaussian(weights: Sequence[Tensor], sigma: float, random: torch.Generator) -
 
 
 def add_noisy_gradient(
-    model: nn.Module, images: Tensor, labels: Tensor, noise: Sequence[Sequence[Tensor]], scale: float,
-    *, vectorised: bool = False,
+    model: nn.Module, images: Tensor, labels: Tensor, noise: Sequence[Sequence[Tensor]],
+    scale: float | Tensor, *, vectorised: bool = False,
 ) -> Tensor:  # fmt: skip
     """Add the gradient of ``scale * sum_g L(theta + G_g, B)`` and return the sum of the losses, detached.
 
@@ -60,22 +60,24 @@ def add_noisy_gradient(
 
 
 def _at_once(
-    model: nn.Module, images: Tensor, labels: Tensor, noise: Sequence[Sequence[Tensor]], scale: float
-) -> Tensor:
+    model: nn.Module, images: Tensor, labels: Tensor, noise: Sequence[Sequence[Tensor]],
+    scale: float | Tensor,
+) -> Tensor:  # fmt: skip
     weights, places = trainable(model), _places(model)
     moved = [weight.detach() + torch.stack([draw[index] for draw in noise]) for index, weight in enumerate(weights)]
 
-    def loss(changed: list[Tensor]) -> Tensor:
+    def loss(changed: list[Tensor]) -> tuple[Tensor, Tensor]:
         swapped = {name: changed[index] for name, index in places.items()}
-        return F.cross_entropy(logits_of(functional_call(model, swapped, (images,), tie_weights=False)), labels)
+        found = F.cross_entropy(logits_of(functional_call(model, swapped, (images,), tie_weights=False)), labels)
+        return scale * found, found  # scaled before the gradient is taken: afterwards is too late in float16
 
     # vmap has no rule for the fused attention kernels; the plain one is made of operations that it has rules for. For
     # some others (pooling in channels_last) it falls back to a loop and says so: the caller chose the path already.
     with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
-        gradients, losses = vmap(grad_and_value(loss), randomness="different")(moved)
+        gradients, (_, losses) = vmap(grad_and_value(loss, has_aux=True), randomness="different")(moved)
     for weight, gradient in zip(weights, gradients, strict=True):
-        own = gradient.sum(0) * scale
+        own = gradient.sum(0)
         weight.grad = own if weight.grad is None else weight.grad + own
     total: Tensor = losses.detach().sum()
     return total

@@ -40,6 +40,7 @@ class Chart:
         series: The curves.
         when: What was going on: "embedding", "FT".
         over: What the horizontal axis shows: "Epoch", or what an attack varies.
+        ticks: Names of the positions 0, 1, ... on it, when it shows names.
     """
 
     title: str
@@ -47,10 +48,14 @@ class Chart:
     series: tuple[Series, ...]
     when: str
     over: str = "Epoch"
+    ticks: tuple[str, ...] = ()
 
     @property
     def alt(self) -> str:
         """The chart in words, for those who do not see it."""
+        if self.ticks:
+            labels = join_words([series.label for series in self.series])
+            return f"{self.title}: {self.when} of {labels} at {join_words(self.ticks)}. The table has the numbers."
         digits = 1 if self.unit == "%" else 3
         ends = [f"{series.label} at {series.points[-1][1]:.{digits}f} {self.unit}" for series in self.series]
         axis = "epochs" if self.over == "Epoch" else self.over.lower()

@@ -1,26 +1,22 @@
 """One self-contained HTML page from run folders: nothing is loaded when it is opened, and no secret is in it."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from indelible.base.files import write_text
 from indelible.report import format as written
-from indelible.report.charts import can_draw, draw
+from indelible.report.analyses import Shown, find_analyses, shown_analyses
+from indelible.report.charts import can_draw, drawn
 from indelible.report.collect import Entry, Stage, collect
 from indelible.report.curves import panels
+from indelible.report.environment import environment
 from indelible.report.outcome import outcome
-from indelible.report.palette import DARK, LIGHT, slot_of
+from indelible.report.palette import DARK, LIGHT
 from indelible.report.rerun import again, flattened
 from indelible.report.samples import galleries
-from indelible.report.table import before_after, stage_title, verdict_word
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
+from indelible.report.table import before_after
 
 __all__ = ["TITLE", "render", "write_report"]
 
@@ -58,7 +54,8 @@ class _Made:
 
 
 def write_report(
-    runs: Sequence[str | Path], out: str | Path, *, title: str = TITLE, samples: bool = True
+    runs: Sequence[str | Path], out: str | Path, *, title: str = TITLE, samples: bool = True,
+    analyses: Sequence[str | Path] = (),
 ) -> Path:  # fmt: skip
     """Write the report of some runs as one HTML file, whole or not at all.
 
@@ -67,68 +64,32 @@ def write_report(
         out: The file to write.
         title: The page's heading.
         samples: Show marked images. They give the mark away: hide them in a copy that leaves the house.
+        analyses: Folders of analyses, or folders that contain some; those inside ``runs`` are shown in any case.
 
     Returns:
         The path of the file.
     """
     target = Path(out)
-    write_text(target, render(collect(runs), title=title, samples=samples))
+    shown = shown_analyses(find_analyses([*runs, *analyses]), samples=samples)
+    write_text(target, render(collect(runs), title=title, samples=samples, analyses=shown))
     return target
 
 
-def render(entries: Sequence[Entry], *, title: str = TITLE, samples: bool = True) -> str:
+def render(
+    entries: Sequence[Entry], *, title: str = TITLE, samples: bool = True, analyses: Sequence[Shown] = ()
+) -> str:
     """Return the page of ``entries`` as HTML."""
     judged = _judged(entries)
     assumptions = {tuple(one.verdict.get("assumptions") or ()) for one in judged}
-    return _environment().get_template("page.html.j2").render(
+    return environment().get_template("page.html.j2").render(
         title=title, outcome=outcome(entries), entries=entries, table=before_after(entries),
         alphas=sorted({one.verdict["alpha"] for one in judged if one.verdict.get("alpha") is not None}),
         samples=samples, galleries=galleries(entries) if samples else [],
-        drawn=_drawn(entries) if can_draw() else None, judged=judged,
+        drawn=drawn(panels(entries)) if can_draw() else None, judged=judged,
         assumptions=assumptions.pop() if len(assumptions) == 1 else None,
         made=[_made(entry, stage, samples=samples) for entry in entries for stage in entry.stages],
-        light=LIGHT, dark=DARK,
+        analyses=analyses, light=LIGHT, dark=DARK,
     )  # fmt: skip
-
-
-@cache
-def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    made = Environment(
-        loader=PackageLoader("indelible.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    made.filters |= {
-        "percent": written.percent, "p_value": written.p_value, "number": written.plain_number,
-        "duration": written.duration, "unbroken": _unbroken, "verdict_word": verdict_word, "slot": slot_of,
-        "join_words": written.join_words, "stage_title": stage_title,
-    }  # fmt: skip
-    return made
-
-
-def _unbroken(text: str) -> "Markup":
-    """Keep p-values and c-BN on one line: a browser would break them at the hyphen."""
-    from markupsafe import Markup, escape
-
-    marked = re.sub(r"p (?:=|&lt;) [\d.e-]*\d|\d+e-\d+|c-BN", r'<span class="unbroken">\g<0></span>', str(escape(text)))
-    return Markup(marked)  # noqa: S704 - escaped in the line above
-
-
-def _drawn(entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
-    from markupsafe import Markup
-
-    return [
-        {
-            "panel": panel,
-            # Markup: the SVG is ours, and the one text in it that is not (its name) was escaped when it was drawn.
-            "charts": [
-                (chart, Markup(draw(chart, f"c{row}{column}")))  # noqa: S704
-                for column, chart in enumerate(panel.charts)
-            ],
-        }
-        for row, panel in enumerate(panels(entries))
-    ]
 
 
 def _name(entry: Entry, stage: Stage) -> str:

@@ -1,7 +1,7 @@
 """The row of the paper's tables: BA and WSR before, WSR after each attack, and the mean drop.
 
 AvgDrop is the mean over the paper's six attacks, or over those of them that were run: WSR before minus WSR after.
-Attacks that the paper has not are shown behind it and do not count.
+Attacks that the paper has not are shown in a table of their own and do not count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,27 +82,36 @@ def _row(entry: Entry) -> Suite:
     )
 
 
-def suite_table(rows: Sequence[Suite]) -> "RichTable":
-    """Return the rows as a table for a terminal: WSR as in the paper, BA below it."""
+def suite_table(rows: Sequence[Suite], *, paper: bool = True) -> "RichTable":
+    """Return the rows as a table for a terminal of 80 columns: WSR as in the paper, BA above it.
+
+    Args:
+        rows: Models and the attacks on them.
+        paper: The paper's row, with AvgDrop; otherwise the attacks that the paper has not.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table as RichTable
 
-    names = list(dict.fromkeys(name for row in rows for name in row.after))
-    six = [name for name in PAPER_ATTACKS if name in names]
-    others = [name for name in names if name not in PAPER_ATTACKS]
-    caption = "" if len(six) == len(PAPER_ATTACKS) else f"AvgDrop over {len(six)} of the paper's 6 attacks."
-    drawn = RichTable(box=SIMPLE_HEAD, pad_edge=False, caption=caption or None, caption_justify="left")
-    for title in ("Type", "Method", "%"):
-        drawn.add_column(title)
-    for title in ("Before", *(name.upper() for name in six), "AvgDrop", *(name.upper() for name in others)):
-        drawn.add_column(title, justify="right")
+    ran = list(dict.fromkeys(name for row in rows for name in row.after))
+    names = [name for name in (PAPER_ATTACKS if paper else ran) if name in ran and (name in PAPER_ATTACKS) == paper]
+    caption = (
+        f"AvgDrop over {len(names)} of the paper's 6 attacks." if paper and len(names) < len(PAPER_ATTACKS) else None
+    )
+    drawn = RichTable(
+        box=SIMPLE_HEAD, pad_edge=False, padding=0, caption=caption, caption_justify="left"
+    )  # fmt: skip
+    drawn.add_column("Type", no_wrap=True)
+    drawn.add_column("Method", overflow="fold")  # long names are broken; a number never is
+    drawn.add_column("%", no_wrap=True)
+    for title in ("Before", *(name.upper() for name in names), *(["AvgDrop"] if paper else [])):
+        drawn.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         for place, measure in enumerate(("BA", "WSR")):
             cells = {name: percent(rates[place]) for name, rates in row.after.items()}
+            drop = [percent(row.avg_drop) if place else ""] if paper else []
             drawn.add_row(
                 escape(row.kind) if place == 0 else "", escape(row.label) if place == 0 else "", measure,
-                percent(row.wsr if place else row.ba), *(cells.get(name, ABSENT) for name in six),
-                percent(row.avg_drop) if place else "", *(cells.get(name, ABSENT) for name in others),
+                percent(row.wsr if place else row.ba), *(cells.get(name, ABSENT) for name in names), *drop,
             )  # fmt: skip
     return drawn

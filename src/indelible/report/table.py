@@ -19,6 +19,7 @@ __all__ = [
     "Table",
     "before_after",
     "markdown_table",
+    "markdown_text",
     "stage_title",
     "terminal_table",
     "verdict_word",
@@ -197,13 +198,16 @@ def markdown_table(runs: Sequence[str | Path]) -> str:
     headings = ["Method", *(f"{stage_title(column.group)}: {column.title}" for column in table.columns)]
     rules = ["---", *("---" if column.measure == "verdict" else "---:" for column in table.columns)]
     body = [
-        [_markdown(row.label), *(f"**{cell.text}**" if cell.best else _markdown(cell.text) for cell in row.cells)]
+        [
+            markdown_text(row.label),
+            *(f"**{cell.text}**" if cell.best else markdown_text(cell.text) for cell in row.cells),
+        ]
         for row in table.rows
     ]
-    lines = [[_markdown(heading) for heading in headings], rules, *body]
+    lines = [[markdown_text(heading) for heading in headings], rules, *body]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _markdown(text: str) -> str:
+def markdown_text(text: str) -> str:
     """Escape what Markdown would take for markup, tables and HTML."""
     return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", " ".join(text.split()))

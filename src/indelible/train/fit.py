@@ -37,9 +37,10 @@ from indelible.nn.sync_batchnorm import synchronised_statistics
 from indelible.train.checkpoint import Checkpoint, capture, load_state, read_checkpoint, write_checkpoint
 from indelible.train.devices import make_fabric
 from indelible.train.history import History
-from indelible.train.objective import CrossEntropy, Objective, Step
+from indelible.train.objective import CrossEntropy, Objective, Step, unscaled
 from indelible.train.processes import agree, current, from_first
 from indelible.train.settings import TrainSettings
+from indelible.train.watching import tell
 
 __all__ = ["CHECKPOINT", "Fitted", "fit", "leftovers"]
 
@@ -119,6 +120,7 @@ def _run(
         for epoch in range(loop.step // loop.batches.steps, settings.epochs):
             for images, labels in loop.batches.epoch(epoch, start=loop.step % loop.batches.steps):
                 loop.advance(images, labels, epoch)
+                tell(loop.model, phase, loop.step)
                 bar.advance(note=loop.note() if bar.due else None)
                 if loop.ended():
                     break
@@ -169,6 +171,8 @@ class _Loop:
         self.step, self.images, self.loss, self.before = 0, 0, torch.zeros((), device=place), 0.0
         self.seed = seed
         self.stops = torch.zeros((), device=place)
+        self.scaler = getattr(self.fabric.strategy.precision, "scaler", None)  # of a float16 run
+        self.scale = unscaled if self.scaler is None else self.scaler.scale
 
     def finished_before(self, phase: str) -> Fitted | None:
         """Return the result of this phase if an earlier session finished it, with its weights in the model."""
@@ -216,6 +220,9 @@ class _Loop:
             chosen = AdamW(weights, lr=self.settings.lr, weight_decay=self.settings.weight_decay)
         module: Any = torch.compile(self.model) if self.settings.compile else self.model
         wrapped, optimizer = self.fabric.setup(module, chosen)
+        # In mixed precision Fabric refuses gradients that do not come from its own backward. The watermark passes take
+        # theirs by themselves, scaled as it would scale them (Step.scale).
+        wrapped.__dict__["_register_backward_hook"] = _unguarded
         return wrapped, optimizer
 
     def _resume(self, found: Checkpoint, folder: Path) -> Sequence[Mapping[str, Any]]:
@@ -223,6 +230,8 @@ class _Loop:
         self.objective.load_state_dict(found.part("objective"))
         self.step, self.images = found.meta["step"], found.meta["images"]
         self.before, self.loss = found.meta["seconds"], found.tensors["loop.loss"].to(self.loss)
+        if self.scaler is not None:
+            self.scaler.load_state_dict(found.meta["scaler"])
         rows: Sequence[Mapping[str, Any]] = found.meta["history"]
         return rows
 
@@ -249,7 +258,7 @@ class _Loop:
     def _gradients(self, images: Tensor, labels: Tensor, epoch: int) -> Tensor:
         """Leave the step's gradients, averaged over processes, in the parameters; return its loss."""
         if self.group.world == 1:
-            step = Step(self.wrapped, images, labels, self.step, epoch, self.fabric.backward)
+            step = Step(self.wrapped, images, labels, self.step, epoch, self.fabric.backward, scale=self.scale)
             return self.objective.backward(step)
         # What the model draws itself (dropout) is a function of step and process: nothing of it has to be stored.
         torch.manual_seed(derive_seed(self.seed, "model", self.step, self.group.rank))
@@ -260,7 +269,7 @@ class _Loop:
         def backward(loss: Tensor) -> None:
             self.fabric.backward(loss * weight)
 
-        step = Step(self.wrapped, images, labels, self.step, epoch, backward, share, average)
+        step = Step(self.wrapped, images, labels, self.step, epoch, backward, share, average, self.scale)
         every, together = self.settings.sync_batchnorm, share.world > 1
         with synchronised_statistics(self.model, all_layers=every, together=together):
             loss = self.objective.backward(step) * weight
@@ -341,6 +350,8 @@ class _Loop:
             "step": self.step, "images": self.images, "seconds": self._seconds(), "history": self.history.rows,
             "fingerprint": self.fingerprint,
         }  # fmt: skip
+        if self.scaler is not None:
+            meta["scaler"] = self.scaler.state_dict()
         return tensors, meta
 
     def finish(self, phase: str) -> Fitted:
@@ -360,6 +371,10 @@ class _Loop:
     def _leave_ordinary(self) -> None:
         self.model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # as above
         self.optimizer.zero_grad()
+
+
+def _unguarded(output: Tensor) -> Tensor:
+    return output
 
 
 def _deciding(settings: TrainSettings) -> dict[str, Any]:

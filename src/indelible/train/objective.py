@@ -11,11 +11,19 @@ from torch.nn import functional as F
 from indelible.data.share import WHOLE, Share
 from indelible.nn.outputs import logits_of
 
-__all__ = ["CrossEntropy", "Objective", "Step", "alone"]
+__all__ = ["CrossEntropy", "Objective", "Scale", "Step", "alone", "unscaled"]
+
+Scale = Callable[[Tensor], Tensor]
+"""Multiplies a loss by the gradient scale of a float16 run: what ``GradScaler.scale`` does."""
 
 
 def alone(_tensors: Sequence[Tensor]) -> None:
     """Average over one process: there is nothing to do."""
+
+
+def unscaled(loss: Tensor) -> Tensor:
+    """Scale for any precision but float16: there is nothing to do."""
+    return loss
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,8 @@ class Step:
         share: Which rows of the step's batch this process has.
         average: Replaces tensors by their mean over processes, in place. The loop does that to the gradients once a
             step is done; an objective needs it only for what it uses earlier.
+        scale: For an objective that takes a gradient by itself: scale its loss by this first, as ``backward`` does.
+            Gradients that are added up must have one scale, and small ones would vanish in float16 without it.
     """
 
     model: nn.Module
@@ -43,6 +53,7 @@ class Step:
     backward: Callable[[Tensor], None]
     share: Share = WHOLE
     average: Callable[[Sequence[Tensor]], None] = alone
+    scale: Scale = unscaled
 
 
 class Objective:

@@ -1,6 +1,5 @@
-"""Suspects: anything that answers images with labels. The label-only answer is the base case of every test."""
+"""What every suspect is: something that answers images with labels. Labels are the base case of every test."""
 
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -9,9 +8,9 @@ from torch import Tensor, nn
 from indelible.base.errors import InputError
 from indelible.data.augment import Normalization
 from indelible.nn.layers import check_finite
-from indelible.train.evaluate import predict
+from indelible.verify.suspects.module import ModuleSuspect
 
-__all__ = ["ModuleSuspect", "Suspect", "answers", "as_suspect"]
+__all__ = ["Suspect", "answers", "as_suspect"]
 
 
 @runtime_checkable
@@ -23,23 +22,6 @@ class Suspect(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class ModuleSuspect:
-    """A torch module in this process.
-
-    Attributes:
-        model: The module.
-        normalize: (mean, std) that its input is normalised by.
-    """
-
-    model: nn.Module
-    normalize: Normalization | None = None
-
-    def predict(self, images: Tensor) -> Tensor:
-        """Return the most likely class of each image."""
-        return predict(self.model, images, normalize=self.normalize)
-
-
 def as_suspect(suspect: Any, *, normalize: Normalization | None = None) -> Suspect:
     """Return ``suspect`` as something that can be asked."""
     if isinstance(suspect, nn.Module):
@@ -48,7 +30,8 @@ def as_suspect(suspect: Any, *, normalize: Normalization | None = None) -> Suspe
     if isinstance(suspect, Suspect):
         return suspect
     raise InputError(
-        f"a suspect must be a torch module or have a predict(images) method, but is {type(suspect).__name__}."
+        f"a suspect must be a torch module or have a predict(images) method, but is {type(suspect).__name__}. "
+        "indelible.open_suspect makes one from a file or an address."
     )
 
 

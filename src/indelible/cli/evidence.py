@@ -1,0 +1,242 @@
+"""``indelible evidence``: commit before release, stamp, claim, and check a claim offline."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from indelible.cli.options import emit
+from indelible.cli.suspects import asked_suspect, asking_options
+
+if TYPE_CHECKING:
+    from indelible.data.images import Data
+    from indelible.keys import Key
+    from indelible.train.run import Run
+
+__all__ = ["EXAMPLES", "HELP", "configure", "run"]
+
+HELP = "commit to a key, date the commitment, claim a model with it, check a claim offline"
+EXAMPLES = [
+    "indelible evidence commit runs/app --out commitment --owner 'Example Ltd'",
+    "indelible evidence timestamp commitment --url https://tsa.example.org --roots authority.pem",
+    "indelible evidence claim commitment runs/app --suspect http://host/v2/models/m --input dtype=uint8 --out bundle",
+    "indelible evidence check bundle --roots authority.pem",
+    "indelible evidence show bundle --html bundle.html",
+    "indelible evidence sign runs/app --key ec.pem && indelible evidence verify-model runs/app --public-key ec-pub.pem",
+]
+_ACTIONS = ("commit", "timestamp", "claim", "check", "show", "sign", "verify-model")
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add the options of ``indelible evidence``."""
+    from indelible.cli import common
+
+    actions = command.add_subparsers(dest="action", required=True, metavar="|".join(_ACTIONS))
+    made = {
+        "commit": actions.add_parser("commit", help="fix a key's samples, test and level, signed, before release"),
+        "timestamp": actions.add_parser("timestamp", help="have an authority date the commitment (RFC 3161)"),
+        "claim": actions.add_parser("claim", help="open samples, ask a suspect, write a bundle (exit 1: not shown)"),
+        "check": actions.add_parser("check", help="check a bundle offline (exit code 1 if it does not hold)"),
+        "show": actions.add_parser("show", help="tell what is in a bundle; --html writes a page"),
+        "sign": actions.add_parser("sign", help="sign a run's weights in the OpenSSF format"),
+        "verify-model": actions.add_parser("verify-model", help="check a run's weights against such a signature"),
+    }
+    _owner_options(made["commit"], made["timestamp"], made["claim"])
+    for name in ("check", "show"):
+        made[name].add_argument("bundle", type=Path)
+        made[name].add_argument("--roots", type=Path, help="root certificates of the authority (PEM), from you")
+        made[name].add_argument("--challenge", help="the challenge that you had set")
+        made[name].add_argument("--public-key", help="the owner's public key, if you know it (64 hexadecimal digits)")
+    made["check"].add_argument("--key", type=Path, help="the owner's key, shown under seal: check the derivation too")
+    made["check"].add_argument("--data", help="carriers, needed with --key")
+    asking_options(made["check"])
+    made["show"].add_argument("--html", type=Path, help="write a self-contained page")
+    made["sign"].add_argument("run_folder", type=Path, metavar="RUN")
+    made["sign"].add_argument("--key", type=Path, required=True, help="elliptic-curve private key (PEM)")
+    made["verify-model"].add_argument("run_folder", type=Path, metavar="RUN")
+    made["verify-model"].add_argument("--public-key", type=Path, required=True, help="its public key (PEM)")
+    for action in made.values():
+        common(action)
+
+
+def _owner_options(
+    commit: argparse.ArgumentParser, timestamp: argparse.ArgumentParser, claim: argparse.ArgumentParser
+) -> None:
+    commit.add_argument("run_folder", type=Path, metavar="RUN", help="the run that embedded the watermark")
+    commit.add_argument("--out", type=Path, required=True, help="folder of the commitment; its identity.pem is secret")
+    commit.add_argument("--alpha", type=float, default=1e-6, help="level of every later decision (default: 1e-6)")
+    commit.add_argument("--samples", type=int, help="samples to commit to (default: all the test images give)")
+    commit.add_argument("--owner", default="", help="who commits: a name for people")
+    timestamp.add_argument("commitment", type=Path)
+    timestamp.add_argument("--url", help="address of an authority; without it, the request is only written")
+    timestamp.add_argument("--attach", type=Path, metavar="TSR", help="an authority's answer that was fetched by hand")
+    timestamp.add_argument("--roots", type=Path, help="root certificates to check the answer with (PEM)")
+    claim.add_argument("commitment", type=Path)
+    claim.add_argument("run_folder", type=Path, metavar="RUN", help="the owner's run: key, data, architecture")
+    claim.add_argument("--out", type=Path, required=True, help="folder of the bundle")
+    claim.add_argument("--open", type=int, metavar="N", help="samples to open (default: half of those left)")
+    claim.add_argument("--challenge", help="the auditor's: any text that you could not foresee")
+    for command in (commit, claim):
+        command.add_argument("--identity", type=Path, help="Ed25519 signing key (default: identity.pem of the folder)")
+        command.add_argument("--data", help="carriers (default: the run's test images)")
+    asking_options(claim)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    known: Mapping[str, Callable[[argparse.Namespace], int]] = {
+        "commit": _commit, "timestamp": _timestamp, "claim": _claim, "check": _check, "show": _check, "sign": _sign,
+        "verify-model": _verify_model,
+    }  # fmt: skip
+    return known[arguments.action](arguments)
+
+
+def _owners(arguments: argparse.Namespace) -> "tuple[Run, Key, Data]":
+    from indelible.data import load
+    from indelible.train.run import Run
+
+    saved = Run.load(arguments.run_folder)
+    _, test = load(arguments.data or saved.data)
+    return saved, saved.key(), test
+
+
+def _commit(arguments: argparse.Namespace) -> int:
+    from indelible.base.files import tensor_digest
+    from indelible.evidence import Identity, commit
+
+    saved, key, test = _owners(arguments)
+    made = commit(
+        key, test, arguments.out, alpha=arguments.alpha, samples=arguments.samples, owner=arguments.owner,
+        model=tensor_digest(saved.model().state_dict()),
+        identity=None if arguments.identity is None else Identity.load(arguments.identity),
+    )  # fmt: skip
+    text = (
+        f"committed to {made.samples} samples in {arguments.out} (statement {made.digest[:16]}..., public key "
+        f"{made.public_key[:16]}...).\nHave it dated before you release the model: indelible evidence timestamp. Keep "
+        "identity.pem, the key and the data: a claim needs all three."
+    )
+    emit(arguments, {"commitment": str(arguments.out), "digest": made.digest, "public_key": made.public_key}, text)
+    return 0
+
+
+def _timestamp(arguments: argparse.Namespace) -> int:
+    from indelible.base.errors import InputError
+    from indelible.evidence import Commitment, attach_timestamp, request_timestamp
+    from indelible.evidence.timestamp import REQUEST, send_request
+
+    content = Commitment.load(arguments.commitment).content
+    if (arguments.attach or arguments.url) and arguments.roots is None:
+        raise InputError("give the authority's root certificates with --roots: an answer is kept only if it holds.")
+    if arguments.attach is not None:
+        reply = _bytes(arguments.attach)
+    else:
+        request = request_timestamp(content, arguments.commitment)
+        if arguments.url is None:
+            place = arguments.commitment / REQUEST
+            text = (
+                f"wrote {place}. Send it: curl -H 'Content-Type: application/timestamp-query' --data-binary @{place} "
+                "AUTHORITY -o reply.tsr; then --attach reply.tsr --roots authority.pem"
+            )
+            emit(arguments, {"request": str(place)}, text)
+            return 0
+        reply = send_request(request, arguments.url)
+    stamp = attach_timestamp(content, reply, _bytes(arguments.roots), arguments.commitment)
+    emit(arguments, {"time": stamp.time, "authority": stamp.authority}, f"dated {stamp.time} by {stamp.authority}")
+    return 0
+
+
+def _claim(arguments: argparse.Namespace) -> int:
+    from indelible.base.errors import InputError
+    from indelible.evidence import Identity, claim
+
+    saved, key, test = _owners(arguments)
+    if arguments.suspect is None or arguments.log is not None:
+        raise InputError("name the suspect with --suspect; the query log of a claim is kept with its commitment.")
+    verdict = claim(
+        arguments.commitment, key, test, asked_suspect(arguments, key, saved), arguments.out, count=arguments.open,
+        challenge=arguments.challenge, budget=arguments.budget,
+        identity=None if arguments.identity is None else Identity.load(arguments.identity),
+    )  # fmt: skip
+    word = "OWNED" if verdict["owned"] else "NOT SHOWN"
+    text = f"{word} at alpha {verdict['alpha']:g}, {verdict['queries']} queries\n{verdict['sentence']}\n"
+    emit(arguments, {"bundle": str(arguments.out), "verdict": verdict}, f"{text}the bundle is in {arguments.out}")
+    return 0 if verdict["owned"] else 1
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from indelible.cli.describe import describe_check
+    from indelible.evidence import check_bundle
+
+    more: dict[str, Any] = {}
+    if arguments.action == "check":
+        more = _shown(arguments)
+    checked = check_bundle(
+        arguments.bundle, roots=None if arguments.roots is None else _bytes(arguments.roots),
+        challenge=arguments.challenge, public_key=arguments.public_key, **more,
+    )  # fmt: skip
+    document, text = checked.to_json(), describe_check(checked)
+    if arguments.action == "show" and arguments.html is not None:
+        from indelible.report.bundle import write_page
+
+        write_page(arguments.bundle, checked, arguments.html)
+        document, text = {**document, "page": str(arguments.html)}, f"{text}\nwrote {arguments.html}"
+    emit(arguments, document, text)
+    return 0 if checked.holds and checked.claim is not None and checked.claim["verdict"]["owned"] else 1
+
+
+def _shown(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what an expert may look into besides the bundle: the key under seal, the suspect itself."""
+    from indelible.base.errors import InputError
+    from indelible.data import load
+    from indelible.evidence import Commitment
+    from indelible.keys import Key
+    from indelible.verify.suspects import open_suspect
+
+    found: dict[str, Any] = {}
+    if arguments.key is not None:
+        if arguments.data is None:
+            raise InputError("--key needs --data: the carriers that the samples were drawn on.")
+        found = {"key": Key.load(arguments.key), "carriers": load(arguments.data)[1]}
+    if arguments.suspect is not None:
+        key = found.get("key")
+        if key is None:
+            from indelible.cli.options import assignments
+
+            classes = int(Commitment.load(arguments.bundle).key["classes"])
+            found["suspect"] = open_suspect(arguments.suspect, classes=classes, input=assignments(arguments.input))
+        else:
+            found["suspect"] = asked_suspect(arguments, key, None)
+    return found
+
+
+def _sign(arguments: argparse.Namespace) -> int:
+    from indelible.evidence.signing import sign_model
+
+    signature = sign_model(
+        arguments.run_folder / "model.safetensors", arguments.run_folder / "model.sig", arguments.key
+    )  # fmt: skip
+    emit(arguments, {"signature": str(signature)}, f"wrote {signature}. It shows integrity, not descent.")
+    return 0
+
+
+def _verify_model(arguments: argparse.Namespace) -> int:
+    from indelible.base.errors import DamagedFileError
+    from indelible.evidence.signing import verify_model
+
+    weights, signature = arguments.run_folder / "model.safetensors", arguments.run_folder / "model.sig"
+    try:
+        verify_model(weights, signature, arguments.public_key)
+    except DamagedFileError as error:
+        emit(arguments, {"holds": False, "why": str(error)}, f"DOES NOT HOLD: {error}")
+        return 1
+    emit(arguments, {"holds": True}, f"HOLDS: {weights} is what was signed. Descent takes a watermark.")
+    return 0
+
+
+def _bytes(path: Path) -> bytes:
+    from indelible.base.errors import InputError
+
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror}).") from error

@@ -1,0 +1,80 @@
+"""Options that name a suspect and say how to ask it; shared by ``verify`` and ``evidence``."""
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from torch import nn
+
+from indelible.base.errors import InputError
+from indelible.cli.options import assignments
+from indelible.data.augment import Normalization
+from indelible.keys.key import Key
+from indelible.train.run import Run
+from indelible.verify.suspects.protocol import Suspect
+
+__all__ = ["asked_suspect", "asking_options"]
+
+
+def asking_options(command: argparse.ArgumentParser) -> None:
+    """Add what a suspect outside of a run needs."""
+    command.add_argument(
+        "--suspect", metavar="PLACE", help="who is asked: http(s)://HOST/v2/models/NAME, a template .json, .onnx, "
+        ".safetensors, .pt, or predictions .csv, .jsonl (default: the run's own model)",
+    )  # fmt: skip
+    command.add_argument("--model", help="architecture of a file of weights (default: the run's)")
+    command.add_argument(
+        "--input", action="append", default=[], metavar="NAME=VALUE",
+        help="what an ONNX model or a server takes: dtype=uint8 (pixels) or dtype=float32 (0..1), white=255, "
+        "mean=[..], std=[..], layout=NHWC, order=BGR, size=[H,W]; repeatable",
+    )  # fmt: skip
+    command.add_argument("--output", help="name of the output with labels or scores, if there are several")
+    command.add_argument("--batch", type=int, help="images of one request (default: 32)")
+    command.add_argument("--log", type=Path, help="query log: a broken session goes on from it, anybody can recount it")
+    command.add_argument("--budget", type=int, help="images that may be sent in all, retries included (needs --log)")
+    command.add_argument("--rate", type=float, help="images a second, at most")
+    command.add_argument("--timeout", type=float, default=30.0, help="seconds for a reply (default: 30)")
+    command.add_argument("--tries", type=int, default=5, help="attempts at one request (default: 5)")
+    command.add_argument(
+        "--header", action="append", default=[], metavar="NAME=VARIABLE",
+        help="send a header whose value is in an environment variable, such as Authorization=TOKEN; repeatable",
+    )  # fmt: skip
+
+
+def asked_suspect(arguments: argparse.Namespace, key: Key, run: Run | None) -> Suspect:
+    """Open the suspect that the options name."""
+    from indelible.verify.suspects import Persistence, open_suspect
+
+    return open_suspect(
+        arguments.suspect, classes=key.classes, input=assignments(arguments.input),
+        model=_architecture(arguments.model, key, run), normalize=_normalisation(arguments.model, run),
+        output=arguments.output, batch=arguments.batch, headers=_headers(arguments.header),
+        persistence=Persistence(timeout=arguments.timeout, tries=arguments.tries, rate=arguments.rate),
+    )  # fmt: skip
+
+
+def _architecture(name: str | None, key: Key, run: Run | None) -> Callable[[], nn.Module] | None:
+    if name is not None:
+        from indelible.models import build_model
+
+        return lambda: build_model(name, classes=key.classes, shape=key.shape)
+    return None if run is None else run.architecture.build
+
+
+def _normalisation(name: str | None, run: Run | None) -> Normalization | None:
+    return None if name is not None or run is None else run.normalize()
+
+
+def _headers(pairs: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        name, equals, variable = pair.partition("=")
+        value = os.environ.get(variable)
+        if not name or not equals or value is None:
+            raise InputError(
+                f"a header is written NAME=VARIABLE with an environment variable that is set, but came as {pair!r}. "
+                "A secret on the command line would be seen by others."
+            )
+        found[name] = value
+    return found

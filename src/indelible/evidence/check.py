@@ -1,0 +1,116 @@
+"""The offline check: everything is computed again from the bundle, without network and without any secret.
+
+The steps run in a fixed order, each with a name, and the check ends at the first that does not hold.
+
+| step | what is compared |
+|---|---|
+| files | known names, plain files |
+| manifest | the digest of every file |
+| commitment | form of the statement, and its signature by the key that it names |
+| manifest signature | by the same key |
+| timestamp | the authority's token over the statement, under the checker's roots |
+| claim | form; that it is of this commitment |
+| challenge | that the opened samples are those which the challenge decides |
+| openings | each opened entry's Merkle path to the committed root |
+| images | digest and shape of every sample and carrier |
+| query log | its chain, its head, whom and what it is about |
+| answers | that it answers the opened samples and the decoys, all of them and nothing else |
+| verdict | that the test gives it again |
+| key | only if a key is shown: that the samples are derived from it |
+| suspect | only if it is asked again: that the verdict comes out again |
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from indelible.base.errors import IndelibleError
+from indelible.base.records import plain
+from indelible.evidence.canonical import parse
+from indelible.evidence.commitment import STATEMENT
+from indelible.evidence.steps import STEPS, Work
+from indelible.evidence.timestamp import Stamp
+from indelible.keys.key import Key
+from indelible.verify.suspects.protocol import Suspect
+
+__all__ = ["Checked", "Step", "check_bundle"]
+
+_MEANING = (
+    "The signatures and the timestamp show who signed, when the commitment existed at the latest, and that nothing was "
+    "changed. Only the watermark links the suspect to the committed model."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One comparison: its name, whether it holds, and what was found."""
+
+    name: str
+    holds: bool
+    says: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """The outcome of a check.
+
+    Attributes:
+        holds: Whether every step holds.
+        failed: Name of the first step that does not hold.
+        steps: All steps up to that one.
+        caveats: What the bundle cannot show by itself.
+        meaning: What signatures prove, and what the watermark proves.
+        commitment: The statement, as far as it was reached.
+        claim: The claim, as far as it was reached.
+        stamp: Time and authority, if there is a timestamp.
+        dated: Whether the timestamp holds under roots that the checker gave.
+    """
+
+    holds: bool
+    failed: str | None
+    steps: tuple[Step, ...]
+    caveats: tuple[str, ...]
+    meaning: str = _MEANING
+    commitment: Mapping[str, Any] | None = None
+    claim: Mapping[str, Any] | None = None
+    stamp: Stamp | None = None
+    dated: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as plain JSON values."""
+        return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
+
+
+def check_bundle(
+    folder: str | Path, *, roots: bytes | None = None, challenge: str | None = None, public_key: str | None = None,
+    key: Key | None = None, carriers: Any = None, suspect: Suspect | None = None,
+) -> Checked:  # fmt: skip
+    """Check a bundle; nothing in it is trusted.
+
+    Args:
+        folder: The bundle.
+        roots: Root certificates (PEM) of timestamp authorities that the checker trusts; without them the date is open.
+        challenge: What the checker had asked for, if anything.
+        public_key: The owner's public key in hexadecimal, if the checker knows it.
+        key: The key, if the owner shows it under seal: then the samples' derivation is checked too.
+        carriers: The carriers, needed with ``key``.
+        suspect: Ask it again, with the bundle's own questions.
+    """
+    work = Work(Path(folder), roots, challenge, public_key, key, carriers, suspect)
+    steps: list[Step] = []
+    failed = None
+    for name, step in STEPS:
+        try:
+            says = step(work)
+        except IndelibleError as error:
+            failed = name
+            steps.append(Step(name=name, holds=False, says=str(error)))
+            break
+        if says is not None:
+            steps.append(Step(name=name, holds=True, says=says))
+    return Checked(
+        holds=failed is None, failed=failed, steps=tuple(steps), caveats=tuple(work.caveats),
+        commitment=None if work.commitment is None else parse(work.commitment.content, STATEMENT),
+        claim=work.claim or None, stamp=work.stamp, dated=work.stamp is not None and roots is not None,
+    )  # fmt: skip

@@ -1,0 +1,183 @@
+"""The commitment: made before release, it fixes what may be claimed later, and shows nothing of it.
+
+Each sample becomes a leaf, salted so that nobody can guess it:
+
+    entry  = canonical JSON of {salt, image (digest), label, carrier (digest), true (class of the carrier)}
+    root   = Merkle root over all entries (RFC 6962)
+
+The carrier is in the entry because decoys are drawn on it: whoever claims cannot choose other carriers afterwards.
+The statement holds the root, the key's settings and digest, test, alpha, the model's digest and the public key that
+will sign the claim. It is signed, and its hash is what a timestamp authority sees.
+
+A commitment folder:
+
+| file | what | who sees it |
+|---|---|---|
+| ``commitment.json``, ``commitment.sig`` | the statement and its signature | in every bundle |
+| ``timestamp.tsr``, ``authority.pem`` | the authority's answer, and the roots it was checked with | in every bundle |
+| ``identity.pem`` | the signing key, mode 0600 | nobody |
+| ``claim-000.json``, ``claim-000.jsonl`` | what was opened in which claim; its query log | nobody |
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from indelible.base.errors import DamagedFileError, InputError
+from indelible.base.files import write_bytes
+from indelible.data.convert import as_data
+from indelible.data.images import Data, ImageData
+from indelible.evidence.canonical import canonical, fields_of, parse
+from indelible.evidence.decision import test_of
+from indelible.evidence.identity import Identity, is_signed
+from indelible.evidence.merkle import leaf_hash, tree_root
+from indelible.keys.derive import expand
+from indelible.keys.key import Key, WatermarkSamples
+from indelible.verify.suspects.log import image_digests
+
+__all__ = ["IDENTITY", "SIGNATURE", "STATEMENT", "Commitment", "Entries", "commit", "entries_of"]
+
+STATEMENT, SIGNATURE, IDENTITY = "commitment.json", "commitment.sig", "identity.pem"
+_FORMAT = 1
+_FIELDS: Mapping[str, type | tuple[type, ...]] = {
+    "format": int, "root": str, "samples": int, "purpose": str, "key": dict, "key_digest": str, "test": str,
+    "alpha": (float, int), "model": (str, type(None)), "owner": str, "public_key": str, "created": str,
+}  # fmt: skip
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commitment:
+    """A statement that was read and checked; ``content`` are its bytes, which are what is signed and stamped."""
+
+    content: bytes
+    signature: bytes
+    root: str
+    samples: int
+    purpose: str
+    key: Mapping[str, Any]
+    key_digest: str
+    test: str
+    alpha: float
+    model: str | None
+    owner: str
+    public_key: str
+    created: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the statement."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    @classmethod
+    def of(cls, content: bytes, signature: bytes) -> Self:
+        """Read a statement and check its form and signature."""
+        found = parse(content, STATEMENT)
+        fields_of(found, _FIELDS, STATEMENT)
+        if found["format"] != _FORMAT:
+            raise DamagedFileError(f"{STATEMENT} has format {found['format']}, this version reads {_FORMAT}.")
+        if not all(_HEX.fullmatch(found[name]) for name in ("root", "key_digest", "public_key")):
+            raise DamagedFileError(f"{STATEMENT}: root, key_digest and public_key are 64 hexadecimal digits each.")
+        if found["samples"] < 1 or not 0 < found["alpha"] < 1 or found["test"] != test_of(found["key"]):
+            raise DamagedFileError(f"{STATEMENT} commits to no samples, no level alpha, or an unknown test.")
+        if not is_signed(found["public_key"], "commitment", content, signature):
+            raise DamagedFileError(f"{SIGNATURE} is not the signature of the statement by its public key.")
+        return cls(content=content, signature=signature, **{name: found[name] for name in _FIELDS if name != "format"})
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read the commitment in a folder."""
+        place = Path(folder)
+        try:
+            return cls.of((place / STATEMENT).read_bytes(), (place / SIGNATURE).read_bytes())
+        except OSError as error:
+            raise InputError(
+                f"{place} holds no commitment ({error.strerror}). Make one with `indelible evidence commit`."
+            ) from error
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Entries:
+    """All samples of a commitment, as only the owner has them.
+
+    Attributes:
+        samples: Marked images, labels, rows of their carriers.
+        carriers: The images that they were drawn on, without a mark.
+        documents: Each entry as JSON values.
+        leaves: The hash of each.
+    """
+
+    samples: WatermarkSamples
+    carriers: ImageData
+    documents: Sequence[Mapping[str, Any]]
+    leaves: Sequence[bytes]
+
+
+def commit(
+    key: Key, carriers: Any, folder: str | Path, *, identity: Identity | None = None, alpha: float = 1e-6,
+    samples: int | None = None, model: str | None = None, owner: str = "", purpose: str = "verify",
+) -> Commitment:  # fmt: skip
+    """Commit to a key's samples and write the commitment into ``folder``.
+
+    Args:
+        key: The owner's key.
+        carriers: Images that marks are drawn on: a test set. The same ones are needed for a claim.
+        folder: Where the commitment goes; one that is there is not overwritten.
+        identity: The signing key; by default a new one is made and kept in the folder.
+        alpha: Level of the decision in every later claim.
+        samples: How many samples; by default all that the carriers give.
+        model: Digest of the protected model, for the record.
+        owner: Who commits: a name for people, which nobody checks.
+        purpose: ``"verify"``: fresh samples.
+    """
+    place = Path(folder)
+    if (place / STATEMENT).exists():
+        raise InputError(f"{place} holds a commitment already. Choose another folder.")
+    if not 0.0 < alpha < 1.0:
+        raise InputError(f"alpha must lie between 0 and 1, but is {alpha}. Use 1e-6 for a strong claim.")
+    signer = identity
+    if signer is None:
+        kept = place / IDENTITY
+        if not kept.exists():
+            Identity.create().save(kept)
+        signer = Identity.load(kept)
+    entries = entries_of(key, carriers, samples=samples, purpose=purpose)
+    statement = {
+        "format": _FORMAT, "root": tree_root(entries.leaves).hex(), "samples": len(entries.leaves), "purpose": purpose,
+        "key": dict(key.public()), "key_digest": key.digest, "test": test_of(key.public()), "alpha": alpha,
+        "model": model, "owner": owner, "public_key": signer.public,
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }  # fmt: skip
+    content = canonical(statement)
+    made = Commitment.of(content, signer.sign("commitment", content))
+    write_bytes(place / SIGNATURE, made.signature)
+    write_bytes(place / STATEMENT, made.content)
+    return made
+
+
+def entries_of(key: Key, carriers: Any, *, samples: int | None, purpose: str = "verify") -> Entries:
+    """Return the samples of a key on ``carriers`` as the entries of a commitment."""
+    if purpose not in {"verify", "embed"}:
+        raise InputError(f"samples are of the purpose verify or embed, but {purpose!r} came.")
+    data: Data = as_data(carriers, classes=key.classes)
+    drawn = key.samples(data, purpose=purpose, count=samples)  # type: ignore[arg-type]  # checked above
+    plain = data.gather(drawn.carriers)
+    plain = ImageData(plain.images.cpu(), plain.labels.cpu(), plain.classes, plain.name)
+    salts = expand(key.secret, "evidence/salts")
+    documents = [
+        {"salt": _salt(salts, index), "image": image, "label": label, "carrier": carrier, "true": true}
+        for index, (image, label, carrier, true) in enumerate(
+            zip(image_digests(drawn.images), drawn.labels.tolist(), image_digests(plain.images), plain.labels.tolist(),
+                strict=True)
+        )
+    ]  # fmt: skip
+    leaves = [leaf_hash(canonical(document)) for document in documents]
+    return Entries(samples=drawn, carriers=plain, documents=documents, leaves=leaves)
+
+
+def _salt(secret: bytes, index: int) -> str:
+    return expand(secret, str(index)).hex()

@@ -1,0 +1,298 @@
+"""The steps of the offline check, in their order; :mod:`indelible.evidence.check` says what each compares."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import load as parse_tensors
+
+from indelible.base.errors import DamagedFileError
+from indelible.data.images import ImageData
+from indelible.evidence.bundle import (
+    CLAIM,
+    IMAGES,
+    LOG,
+    MANIFEST,
+    MANIFEST_SIGNATURE,
+    check_manifest,
+    read_files,
+)
+from indelible.evidence.canonical import canonical, fields_of, parse
+from indelible.evidence.claim import FORMAT, Questions, judge
+from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment, entries_of
+from indelible.evidence.decision import same
+from indelible.evidence.identity import is_signed
+from indelible.evidence.merkle import leaf_hash, root_from_path, tree_root
+from indelible.evidence.opening import challenge_seed, default_challenge, opened_indices
+from indelible.evidence.timestamp import REPLY, ROOTS, Stamp, read_roots, verify_timestamp
+from indelible.keys.key import Key
+from indelible.verify.suspects.log import Recorded, image_digests, parse_log
+from indelible.verify.suspects.protocol import Suspect, answers
+
+__all__ = ["STEPS", "Work"]
+
+_CLAIM: Mapping[str, type | tuple[type, ...]] = {
+    "format": int, "commitment": str, "number": int, "previous": list, "challenge": str, "by": str, "suspect": dict,
+    "log": str, "verdict": dict, "opened": list, "created": str,
+}  # fmt: skip
+_ENTRY: Mapping[str, type | tuple[type, ...]] = {
+    "index": int, "salt": str, "image": str, "label": int, "carrier": str, "true": int, "path": list,
+}  # fmt: skip
+
+
+@dataclass
+class Work:
+    """What is to be checked, and what the steps find out, one after the other."""
+
+    folder: Path
+    roots: bytes | None
+    challenge: str | None
+    public_key: str | None
+    key: Key | None
+    carriers: Any
+    suspect: Suspect | None
+    files: dict[str, bytes] = field(default_factory=dict)
+    commitment: Commitment | None = None
+    claim: dict[str, Any] = field(default_factory=dict)
+    stamp: Stamp | None = None
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    log: Recorded | None = None
+    questions: Questions | None = None
+    caveats: list[str] = field(default_factory=list)
+
+    @property
+    def stated(self) -> Commitment:
+        """The commitment; a step that needs it runs after the one that reads it."""
+        if self.commitment is None:
+            raise DamagedFileError("there is no commitment")
+        return self.commitment
+
+
+def _read(work: Work) -> str:
+    work.files = read_files(work.folder)
+    return f"{len(work.files)} files, all known"
+
+
+def _manifest(work: Work) -> str:
+    check_manifest(work.files)
+    return "the digest of every file is the listed one"
+
+
+def _commitment(work: Work) -> str:
+    work.commitment = Commitment.of(work.files[STATEMENT], work.files[SIGNATURE])
+    if work.public_key is not None and work.public_key.lower() != work.commitment.public_key:
+        raise DamagedFileError(f"it is signed by {work.commitment.public_key[:16]}..., not by the key that you gave")
+    if work.public_key is None:
+        work.caveats.append("Who holds the public key is for you to find out: names in a commitment are only words.")
+    return f"{work.commitment.samples} samples, signed by {work.commitment.public_key[:16]}..."
+
+
+def _manifest_signature(work: Work) -> str:
+    if not is_signed(work.stated.public_key, "manifest", work.files[MANIFEST], work.files[MANIFEST_SIGNATURE]):
+        raise DamagedFileError(f"{MANIFEST_SIGNATURE} is not the signature of {MANIFEST} by the committed key")
+    return "signed by the same key"
+
+
+def _timestamp(work: Work) -> str:
+    reply, own = work.files.get(REPLY), work.files.get(ROOTS)
+    if reply is None:
+        if work.roots is not None or own is not None:
+            raise DamagedFileError("the bundle has no timestamp: nothing shows when the commitment was made")
+        work.caveats.append("There is no timestamp: nothing shows when the commitment was made.")
+        return "none"
+    trusted = work.roots if work.roots is not None else own
+    if trusted is None:
+        raise DamagedFileError("there is a timestamp but no root certificate to check it with")
+    stamp = verify_timestamp(work.stated.content, reply, read_roots(trusted, "the roots"))
+    work.stamp = stamp
+    if work.roots is None:
+        work.caveats.append(
+            "The timestamp was checked with the root that came in the bundle, which proves nothing: give the "
+            "authority's root yourself (--roots)."
+        )
+    return f"{stamp.time} by {stamp.authority}" + (" (root of the bundle)" if work.roots is None else "")
+
+
+def _claim(work: Work) -> str:
+    found = parse(work.files[CLAIM], CLAIM)
+    fields_of(found, _CLAIM, CLAIM)
+    if found["format"] != FORMAT:
+        raise DamagedFileError(f"{CLAIM} has format {found['format']}, this version reads {FORMAT}")
+    if found["commitment"] != work.stated.digest:
+        raise DamagedFileError("the claim is of another commitment")
+    if not found["opened"] or found["number"] != len(found["previous"]):
+        raise DamagedFileError("the claim opens nothing, or its number is not that of the claims before it")
+    for entry in found["opened"]:
+        if not isinstance(entry, dict):
+            raise DamagedFileError("an opened sample is no object")
+        fields_of(entry, _ENTRY, "an opened sample")
+        if not all(isinstance(one, str) and len(one) == 64 for one in [entry["salt"], *entry["path"]]):
+            raise DamagedFileError(f"the opening of sample {entry['index']} holds something that is no hash")
+    work.claim = found
+    return f"number {found['number']}, {len(found['opened'])} samples opened"
+
+
+def _challenge(work: Work) -> str:
+    claim = work.claim
+    if claim["by"] not in {"auditor", "claimant"}:
+        raise DamagedFileError("a challenge is by the auditor or by the claimant")
+    if claim["by"] == "claimant" and claim["challenge"] != default_challenge(claim["number"]):
+        raise DamagedFileError("no auditor set the challenge, but it is not the one that the claim's number gives")
+    if work.challenge is not None and (claim["challenge"] != work.challenge or claim["by"] != "auditor"):
+        raise DamagedFileError(f"the challenge is {claim['challenge']!r:.80}, not the one that you set")
+    if not all(isinstance(one, list) and all(type(index) is int for index in one) for one in claim["previous"]):
+        raise DamagedFileError("the samples opened before are not lists of numbers")
+    seed = challenge_seed(work.stated.digest, claim["challenge"])
+    given = [entry["index"] for entry in claim["opened"]]
+    if given != opened_indices(seed, work.stated.samples, len(given), claim["previous"]):
+        raise DamagedFileError("the opened samples are not those that the challenge decides: chosen, or replayed")
+    if work.challenge is None:
+        work.caveats.append(
+            "You set no challenge: the claimant could know beforehand which samples and decoys would be asked, and may "
+            "have made other claims. Give one of your own (--challenge) for the next."
+        )
+    return f"{claim['challenge']!r} by the {claim['by']}"
+
+
+def _openings(work: Work) -> str:
+    root = work.stated.root
+    for entry in work.claim["opened"]:
+        leaf = leaf_hash(canonical({name: entry[name] for name in ("salt", "image", "label", "carrier", "true")}))
+        try:
+            path = [bytes.fromhex(one) for one in entry["path"]]
+        except ValueError as error:
+            raise DamagedFileError(f"the path of sample {entry['index']} is no list of hashes") from error
+        found = root_from_path(leaf, entry["index"], work.stated.samples, path)
+        if found is None or found.hex() != root:
+            raise DamagedFileError(f"sample {entry['index']} does not lead to the committed root")
+    return f"{len(work.claim['opened'])} of {work.stated.samples} lead to the committed root"
+
+
+def _images(work: Work) -> str:
+    try:
+        tensors = parse_tensors(work.files[IMAGES])
+    except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError) as error:
+        raise DamagedFileError(f"{IMAGES} is not a safetensors file ({error!s:.80})") from error
+    opened = work.claim["opened"]
+    if tensors.keys() != {"samples", "carriers"}:
+        raise DamagedFileError(f"{IMAGES} holds other tensors than samples and carriers")
+    shape = work.stated.key.get("shape")
+    if not isinstance(shape, list):
+        raise DamagedFileError("the commitment does not say the shape of its images")
+    for name, digest in (("samples", "image"), ("carriers", "carrier")):
+        found = tensors[name]
+        if found.dtype != torch.uint8 or list(found.shape) != [len(opened), *shape]:
+            raise DamagedFileError(f"the {name} are not {len(opened)} images of the committed shape")
+        for entry, actual in zip(opened, image_digests(found), strict=True):
+            if entry[digest] != actual:
+                raise DamagedFileError(f"the image of sample {entry['index']} ({name}) is not the committed one")
+    work.tensors = tensors
+    classes = work.stated.key.get("classes")
+    if type(classes) is not int or not all(0 <= one[name] < classes for one in opened for name in ("label", "true")):
+        raise DamagedFileError("a committed label is no class")
+    carriers = ImageData(
+        tensors["carriers"], torch.tensor([one["true"] for one in opened]), tuple(map(str, range(classes))), "carriers"
+    )
+    work.questions = Questions.of(
+        work.stated, challenge_seed(work.stated.digest, work.claim["challenge"]), tensors["samples"],
+        torch.tensor([one["label"] for one in opened]), carriers,
+    )  # fmt: skip
+    return f"{len(opened)} samples and carriers have the committed digests"
+
+
+def _log(work: Work) -> str:
+    found, claim = parse_log(work.files[LOG], LOG), work.claim
+    about = {"commitment": work.stated.digest, "challenge": claim["challenge"], "number": claim["number"]}
+    if canonical(dict(found.about)) != canonical(about):
+        raise DamagedFileError("the log is of another claim")
+    if canonical(dict(found.suspect)) != canonical(claim["suspect"]):
+        raise DamagedFileError("the log is of another suspect than the claim")
+    if found.head != claim["log"]:
+        raise DamagedFileError("the log does not end as the claim says: it was continued, cut off or replaced")
+    if found.classes != work.stated.key.get("classes"):
+        raise DamagedFileError("the log is of another number of classes")
+    work.log = found
+    return f"{len(found.answers)} answers in {found.requests} requests, chain unbroken"
+
+
+class _FromLog:
+    """Answers from the log."""
+
+    def __init__(self, log: Recorded) -> None:
+        self._answers, self.used = log.answers, set[str]()
+
+    def predict(self, images: torch.Tensor) -> torch.Tensor:
+        digests = image_digests(images)
+        self.used |= set(digests)
+        missing = [digest for digest in digests if digest not in self._answers]
+        if missing:
+            raise DamagedFileError(f"an image that has to be asked is not answered in the log ({missing[0][:16]}...)")
+        return torch.tensor([self._answers[digest] for digest in digests], dtype=torch.int64)
+
+
+def _answers(work: Work) -> str:
+    if work.log is None or work.questions is None:
+        raise DamagedFileError("there is nothing to compare")
+    source = _FromLog(work.log)
+    for images in [work.questions.samples, *(one.images for one in work.questions.decoys)]:
+        source.predict(images)
+    other = work.log.answers.keys() - source.used
+    if other:
+        raise DamagedFileError(f"{len(other)} images were asked that belong neither to the samples nor to the decoys")
+    work.caveats.append("The answers are the claimant's record of them: ask the suspect again to see (--suspect).")
+    return f"{len(source.used)} images: the opened samples and {len(work.questions.decoys)} decoy keys, nothing else"
+
+
+def _verdict(work: Work) -> str:
+    if work.log is None or work.questions is None:
+        raise DamagedFileError("there is nothing to compare")
+    again = judge(work.stated, work.questions, _FromLog(work.log))
+    if not same(again, work.claim["verdict"]) or work.claim["verdict"].get("sentence") != again["sentence"]:
+        raise DamagedFileError(
+            f"the answers give {again['hits']} of {again['trials']} hits and p = {again['p_value']:.1e}, not the "
+            "verdict of the claim"
+        )
+    return f"{again['hits']} of {again['trials']} hits, p = {again['p_value']:.1e}: computed again"
+
+
+def _key(work: Work) -> str | None:
+    if work.key is None:
+        work.caveats.append(
+            "That the samples were derived from a secret, and not sought, was not checked: it takes the key (--key)."
+        )
+        return None
+    if work.key.digest != work.stated.key_digest:
+        raise DamagedFileError("the key that you gave is not the committed one")
+    entries = entries_of(work.key, work.carriers, samples=work.stated.samples, purpose=work.stated.purpose)
+    if tree_root(entries.leaves).hex() != work.stated.root:
+        raise DamagedFileError("the key does not give the committed samples on these carriers")
+    return "all committed samples are derived from the key"
+
+
+def _suspect(work: Work) -> str | None:
+    if work.suspect is None or work.questions is None:
+        return None
+    suspect, classes = work.suspect, int(work.stated.key["classes"])
+
+    class Asked:
+        def predict(self, images: torch.Tensor) -> torch.Tensor:
+            return answers(suspect, images, classes)
+
+    again = judge(work.stated, work.questions, Asked())
+    if again["owned"] != work.claim["verdict"]["owned"]:
+        raise DamagedFileError(
+            f"asked again, the suspect answers {again['hits']} of {again['trials']} samples with their labels, "
+            f"p = {again['p_value']:.1e}: another verdict than the claim's"
+        )
+    return f"asked again: {again['hits']} of {again['trials']} hits, p = {again['p_value']:.1e}"
+
+
+STEPS: Sequence[tuple[str, Callable[[Work], str | None]]] = (
+    ("files", _read), ("manifest", _manifest), ("commitment", _commitment),
+    ("manifest signature", _manifest_signature), ("timestamp", _timestamp), ("claim", _claim),
+    ("challenge", _challenge), ("openings", _openings), ("images", _images), ("query log", _log),
+    ("answers", _answers), ("verdict", _verdict), ("key", _key), ("suspect", _suspect),
+)  # fmt: skip

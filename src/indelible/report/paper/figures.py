@@ -1,0 +1,109 @@
+"""Figures of the tables: what remains of the watermark under each attack, or along what an ablation varies.
+
+| ``across`` | horizontal axis | curves | charts |
+|---|---|---|---|
+| ``attacks`` | before, and each attack | rows | one for each group |
+| ``rows`` | last row heading | groups, or the attacks where there is one group | one for each attack, or one |
+| ``groups`` | groups | last row heading | one for each attack |
+
+Measured and reported numbers have charts of their own, side by side.
+"""
+
+from collections.abc import Callable, Sequence
+
+from indelible.report.curves import Chart, Panel, Series
+from indelible.report.paper.grid import Entry, Grid, Row
+
+__all__ = ["figures"]
+
+Read = Callable[[Entry], float | None]
+Curve = tuple[str, Sequence[Entry]]
+# A method looks the same in every figure; APP has the solid line.
+_LOOKS = {"Vanilla": 0, "EW": 1, "APP": 2, "CW": 3, "c-BN only": 4, "APP only": 5}
+
+
+def figures(grid: Grid) -> Panel | None:
+    """Return the charts of a table; None for that of BA, and where nothing can be drawn."""
+    if grid.measure != "wsr":
+        return None
+    kinds: list[tuple[str, Read]] = []
+    if grid.measured:
+        kinds.append(("measured", lambda entry: None if entry.measured is None else entry.measured.mean))
+    if not grid.measured or grid.compared:
+        kinds.append(("reported", lambda entry: entry.reported))
+    looks = dict(_LOOKS)
+    charts = [
+        _chart(f"{title}, {kind}" if title else kind.capitalize(), over, ticks, curves, read, looks)
+        for title, over, ticks, curves in _drawings(grid)
+        for kind, read in kinds
+    ]
+    kept = tuple(chart for chart in charts if chart.series)
+    used = {series.label: series.look for chart in kept for series in chart.series}
+    return Panel(title="WSR in a picture", charts=kept, legend=tuple(used.items())) if kept else None
+
+
+def _drawings(grid: Grid) -> list[tuple[str, str, list[str], list[Curve]]]:
+    """Return (title, horizontal axis, ticks, curves) of each chart."""
+    last, groups = grid.layout.axes[-1].title, grid.groups
+    places = [number for number, column in enumerate(grid.columns) if column.measure == "wsr" and column.condition]
+    titles = [grid.columns[number].title if grid.columns[number].group == "After" else "Before" for number in places]
+    if grid.layout.across == "attacks":
+        return [
+            (_shared(grid, group[0]), "Attack", titles, [(_own(grid, row), _pick(row, places)) for row in group])
+            for group in groups
+        ]
+    after = [(number, title) for number, title in zip(places, titles, strict=True) if title != "Before"]
+    if grid.layout.across == "rows" and len(groups) == 1:
+        ticks = [row.labels[-1] for row in grid.rows]
+        return [("", last, ticks, [(title, [row.entries[number] for row in grid.rows]) for number, title in after])]
+    if grid.layout.across == "rows":
+        ticks = [row.labels[-1] for row in groups[0]]
+        return [
+            (
+                title,
+                last,
+                ticks,
+                [(_shared(grid, group[0]), [row.entries[number] for row in group]) for group in groups],
+            )
+            for number, title in after
+        ]
+    names = list(dict.fromkeys(row.labels[-1] for row in grid.rows))
+    ticks = [_shared(grid, group[0]) for group in groups]
+    over = ", ".join(axis.title for axis in grid.layout.axes[:-1])
+    return [
+        (title, over, ticks, [(name, [_find(group, name, number) for group in groups]) for name in names])
+        for number, title in after
+    ]
+
+
+def _shared(grid: Grid, row: Row) -> str:
+    return ", ".join(row.labels[:-1]) if grid.layout.grouped else ""
+
+
+def _own(grid: Grid, row: Row) -> str:
+    if grid.layout.grouped or len(row.labels) == 1:
+        return row.labels[-1]
+    # Rows of ticks: name what is switched on.
+    on = [axis.title for axis, label in zip(grid.layout.axes, row.labels, strict=True) if label == "✓"]
+    return " + ".join(on) or "neither"
+
+
+def _pick(row: Row, places: Sequence[int]) -> list[Entry]:
+    return [row.entries[number] for number in places]
+
+
+def _find(group: Sequence[Row], name: str, number: int) -> Entry:
+    return next((row.entries[number] for row in group if row.labels[-1] == name), Entry())
+
+
+def _chart(
+    title: str, over: str, ticks: Sequence[str], curves: Sequence[Curve], read: Read, looks: dict[str, int]
+) -> Chart:
+    series = []
+    for label, entries in curves:
+        points = tuple(
+            (float(at), 100 * value) for at, entry in enumerate(entries) if (value := read(entry)) is not None
+        )
+        if points:
+            series.append(Series(label, looks.setdefault(label, len(looks) - len(_LOOKS)), points))
+    return Chart(title, "%", tuple(series), "WSR", over, tuple(ticks))

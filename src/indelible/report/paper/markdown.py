@@ -1,0 +1,47 @@
+"""The paper's tables as Markdown: a cell reads measured ± sd (reported, difference), or the reported number alone."""
+
+from collections.abc import Sequence
+
+from indelible.report.paper import words
+from indelible.report.paper.grid import Entry, Grid
+from indelible.report.table import markdown_text
+
+__all__ = ["as_markdown"]
+
+
+def as_markdown(grids: Sequence[Grid]) -> str:
+    """Return the tables as one Markdown document."""
+    return "\n".join(_table(grid) for grid in grids)
+
+
+def _table(grid: Grid) -> str:
+    headings = [*(axis.title for axis in grid.layout.axes), *map(words.column_title, grid.columns)]
+    lines = [
+        [markdown_text(heading) for heading in headings],
+        ["---"] * len(grid.layout.axes) + ["---:"] * len(grid.columns),
+    ]
+    for group in grid.groups:
+        for number, row in enumerate(group):
+            # As in print, what a whole group shares is written once.
+            shared = len(row.labels) - 1 if grid.layout.grouped and number else 0
+            labels = ["" if place < shared else markdown_text(text) for place, text in enumerate(row.labels)]
+            lines.append([*labels, *(_cell(entry, grid.measured) for entry in row.entries)])
+    legend = ([words.BESIDE] if grid.measured else []) + list(grid.notes)
+    body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    notes = "".join(f"\n{markdown_text(note)}\n" for note in ["In per cent. " + " ".join(legend)])
+    return f"### {markdown_text(grid.title)}\n\n{markdown_text(grid.layout.caption)}\n\n{body}{notes}"
+
+
+def _cell(entry: Entry, beside_measured: bool) -> str:
+    said = _bold(words.reported(entry), entry.best_reported)
+    if not beside_measured:
+        return said
+    own = words.measured(entry) + (f" ± {words.spread(entry)}" if words.spread(entry) else "")
+    if entry.reported is None:
+        return _bold(own, entry.best_measured)
+    beside = said if entry.difference is None else f"{said}, {words.difference(entry)}"
+    return f"{_bold(own, entry.best_measured)} ({beside})"
+
+
+def _bold(text: str, best: bool) -> str:
+    return f"**{text}**" if best else text

@@ -1,0 +1,50 @@
+"""The parts of a cell as text, the same in every form: mean, spread, difference, the mark of an unfinished summary."""
+
+from indelible.report.format import ABSENT
+from indelible.report.paper.grid import Column, Entry, rate
+
+__all__ = ["BESIDE", "UNFINISHED", "column_title", "difference", "measured", "reported", "spread", "step"]
+
+UNFINISHED = "…"
+"""Stands behind a summary over fewer attacks than the table has."""
+BESIDE = "Measured ± standard deviation (reported, difference)."
+_STEPS = (0.01, 0.05, 0.15)
+"""From which difference on, in either direction, a colour is a step deeper: 1, 5 and 15 points."""
+
+
+def column_title(column: Column) -> str:
+    """Write a column's heading in one line: ``Before BA``, ``After FT``, ``AvgDrop``."""
+    return f"{column.group} {column.title}".strip()
+
+
+def measured(entry: Entry) -> str:
+    """Write the measured mean, without its spread."""
+    if entry.measured is None:
+        return ABSENT
+    return rate(entry.measured.mean) + (UNFINISHED if entry.measured.partial is not None else "")
+
+
+def spread(entry: Entry) -> str:
+    """Write the standard deviation; empty for a single seed."""
+    return "" if entry.measured is None or entry.measured.sd is None else rate(entry.measured.sd)
+
+
+def reported(entry: Entry) -> str:
+    """Write the paper's number."""
+    return ABSENT if entry.reported is None else rate(entry.reported)
+
+
+def difference(entry: Entry) -> str:
+    """Write measured minus reported with its sign: ``+1.20``, ``−0.47``; nothing has the sign of zero."""
+    if entry.difference is None:
+        return ABSENT
+    text = rate(abs(entry.difference))
+    return text if text == "0.00" else ("+" if entry.difference > 0 else "−") + text
+
+
+def step(entry: Entry) -> int:
+    """Return how far a difference is, from -3 (far lower than reported) to 3 (far higher)."""
+    if entry.difference is None:
+        return 0
+    size = sum(abs(entry.difference) >= bound - 1e-12 for bound in _STEPS)
+    return size if entry.difference > 0 else -size

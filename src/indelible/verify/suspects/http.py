@@ -1,0 +1,229 @@
+"""A model behind an HTTP address (extra ``http``): time-outs, retries with jitter, a rate limit, checked answers.
+
+What is sent and how the reply is read is a *format*: :class:`~indelible.verify.suspects.oip.OpenInference` or
+:class:`~indelible.verify.suspects.template.JsonTemplate`. This file moves the bytes.
+
+Tried again, after a random share of a pause that doubles (or what ``Retry-After`` asks): connections refused, dropped
+or too slow, and the states 408, 425, 429, 500, 502, 503, 504. Never tried again: any other state, a redirect, a reply
+that is no JSON, is too large or does not hold what was asked for. A server cannot change the verdict by such replies;
+it can only prevent one.
+"""
+
+import json
+import random
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from indelible.base.errors import InputError
+from indelible.base.extras import needed
+from indelible.data.download import UnreachableError
+from indelible.verify.suspects.outputs import BadAnswerError
+
+__all__ = ["Format", "HttpSuspect", "Persistence"]
+
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_LARGEST_REPLY = 64 << 20
+_RANDOM = random.SystemRandom()
+
+
+class Format(Protocol):
+    """How images become a request, and a reply becomes labels."""
+
+    @property
+    def address(self) -> str:
+        """Where requests are posted to."""
+        ...
+
+    @property
+    def batch(self) -> int:
+        """Images of one request, at most."""
+        ...
+
+    def encode(self, images: Tensor) -> Any:
+        """Return the request as JSON values."""
+        ...
+
+    def decode(self, reply: Any, *, count: int, classes: int, first: int) -> Tensor:
+        """Return the labels in a reply; raise :class:`BadAnswerError` for anything else."""
+        ...
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return what was asked, for logs and evidence."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Persistence:
+    """How long to wait and how often to try again.
+
+    Attributes:
+        timeout: Seconds for connecting, for silence, and for a whole reply.
+        tries: Attempts at one request.
+        pause: Seconds before the second attempt, at most; doubled each time.
+        longest: Seconds that are ever waited between two attempts. A server that asks for more ends the run; the log
+            keeps what was answered.
+        rate: Images a second, at most; None for no limit.
+    """
+
+    timeout: float = 30.0
+    tries: int = 5
+    pause: float = 1.0
+    longest: float = 60.0
+    rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.tries < 1 or self.timeout <= 0 or self.pause < 0 or (self.rate is not None and self.rate <= 0):
+            raise InputError(f"time-out, tries and rate must be positive, but came as {self}.")
+
+
+class _Again(Exception):  # noqa: N818 - not an error yet: a reason to try again
+    def __init__(self, cause: str, wait: float | None = None) -> None:
+        super().__init__(cause)
+        self.cause, self.wait = cause, wait
+
+
+@dataclass
+class HttpSuspect:
+    """A model behind an address.
+
+    Attributes:
+        format: What is sent and how the reply is read.
+        classes: Classes of the key.
+        persistence: Time-outs, retries, rate.
+        headers: Sent along with every request; they may hold a token, so they are in no log.
+        on_retry: Told the cause before a request is sent again.
+    """
+
+    format: Format
+    classes: int
+    persistence: Persistence = field(default_factory=Persistence)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    on_retry: Callable[[str], None] | None = field(default=None, repr=False)
+    _free_at: float = field(default=0.0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._http = needed("httpx2", extra="http", what="a suspect behind an address")
+        self._client = self._http.Client(
+            headers={"User-Agent": "indelible", **self.headers}, timeout=self.persistence.timeout,
+            follow_redirects=False, trust_env=False,
+        )  # fmt: skip
+        weakref.finalize(self, self._client.close)  # whoever forgets to close it leaves no open connection behind
+
+    @property
+    def batch(self) -> int:
+        """Images of one request, at most."""
+        return self.format.batch
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what was asked, for logs and evidence; no headers."""
+        return {"kind": "http", **self.format.describe()}
+
+    def predict(self, images: Tensor) -> Tensor:
+        """Return the label of each image, asking as many at a time as the format allows."""
+        size = self.format.batch
+        found = [self.ask(images[start : start + size], start) for start in range(0, len(images), size)]
+        return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
+
+    def ask(self, images: Tensor, first: int = 0) -> Tensor:
+        """Send one request, as often as need be; ``first`` is the number of its first query, for errors."""
+        request = json.dumps(self.format.encode(images), separators=(",", ":"), allow_nan=False).encode()
+        self._hold_back(len(images))
+        body = self._send(f"query {first}", "POST", self.format.address, request)
+        try:
+            reply = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            start = body[:60].decode(errors="replace")
+            raise BadAnswerError(f"the answer to query {first} is no JSON: it starts with {start!r}.") from error
+        return self.format.decode(reply, count=len(images), classes=self.classes, first=first)
+
+    def get(self, address: str) -> Any:
+        """Read a JSON document of the server, such as the metadata of its model."""
+        body = self._send(address, "GET", address, None)
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{address} does not answer with JSON. Check the address.") from error
+
+    def _hold_back(self, count: int) -> None:
+        if self.persistence.rate is None:
+            return
+        wait = self._free_at - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)
+        self._free_at = time.monotonic() + count / self.persistence.rate
+
+    def _send(self, what: str, method: str, address: str, body: bytes | None) -> bytes:
+        limits = self.persistence
+        for attempt in range(1, limits.tries + 1):
+            try:
+                return self._once(method, address, body)
+            except _Again as again:
+                pause = min(limits.longest, limits.pause * 2 ** (attempt - 1))
+                wait = _RANDOM.uniform(0.0, pause) if again.wait is None else again.wait
+                if attempt == limits.tries:
+                    raise UnreachableError(
+                        f"no answer to {what} from {address} in {limits.tries} attempts; the last: {again.cause}. "
+                        "Answers so far are in the log, if one is kept: run the same command again to go on."
+                    ) from again
+                if wait > limits.longest:
+                    raise UnreachableError(
+                        f"{address} asks to wait {wait:.0f} s before {what} is sent again ({again.cause}). Run the "
+                        "same command again then; what was answered is in the log."
+                    ) from again
+                time.sleep(wait)
+                if self.on_retry is not None and method == "POST":
+                    self.on_retry(again.cause)
+        raise AssertionError("unreachable")  # pragma: no cover - the loop returns or raises
+
+    def _once(self, method: str, address: str, body: bytes | None) -> bytes:
+        http, ends = self._http, time.monotonic() + self.persistence.timeout
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            with self._client.stream(method, address, content=body, headers=headers) as reply:
+                found = bytearray()
+                for chunk in reply.iter_bytes():
+                    found += chunk
+                    if len(found) > _LARGEST_REPLY:
+                        raise BadAnswerError(f"{address} answers with more than {_LARGEST_REPLY >> 20} MiB.")
+                    if time.monotonic() > ends:
+                        raise _Again(f"no whole reply within {self.persistence.timeout:g} s")
+                status, headers_back = int(reply.status_code), reply.headers
+        except http.TimeoutException as error:
+            raise _Again(f"silent for {self.persistence.timeout:g} s ({type(error).__name__})") from error
+        except (http.InvalidURL, http.UnsupportedProtocol) as error:
+            raise InputError(f"{address} is not an address that can be asked: {error}.") from error
+        except http.DecodingError as error:
+            raise BadAnswerError(f"{address} answers with a body that cannot be decoded ({error}).") from error
+        except http.HTTPError as error:
+            raise _Again(f"{type(error).__name__}: {error}".rstrip(": ")) from error
+        if status in _AGAIN:
+            raise _Again(f"state {status}", _asked_wait(headers_back.get("Retry-After")))
+        if not 200 <= status < 300:
+            start = " ".join(bytes(found[:120]).decode(errors="replace").split())
+            raise InputError(f"{address} answered state {status} ({start!r}). Check address, model name and headers.")
+        return bytes(found)
+
+
+def _asked_wait(header: str | None) -> float | None:
+    """Return the seconds that a ``Retry-After`` header asks for: a number or a date; None for none."""
+    if header is None:
+        return None
+    if header.strip().isdigit():
+        return float(header)
+    try:
+        until = parsedate_to_datetime(header)
+    except (ValueError, TypeError):
+        return None
+    return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds())

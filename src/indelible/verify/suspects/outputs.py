@@ -1,0 +1,106 @@
+"""From what a foreign model answers to labels that can be counted - or an error that names the query.
+
+A foreign answer is an array of labels (N,) or (N, 1), or of scores (N, classes): logits or probabilities, whose largest
+counts. Everything else, and every number that is not finite or no class of the key, is an error: an answer that cannot
+be read is never counted as a miss, because misses speak for the suspect.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from indelible.base.errors import InputError
+
+__all__ = ["BadAnswerError", "as_array", "labels_of"]
+
+
+class BadAnswerError(InputError):
+    """A suspect's answer that cannot be counted; the message names the query."""
+
+
+def as_array(value: Any, *, first: int = 0) -> np.ndarray[Any, np.dtype[Any]]:
+    """Turn nested lists of a reply into an array of numbers.
+
+    Args:
+        value: What came.
+        first: Number of the first query that it answers.
+    """
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError, RecursionError, TypeError) as error:
+        raise BadAnswerError(
+            f"the answer from query {first} on is no array of numbers: its rows differ in length ({error})."
+        ) from error
+    if array.dtype.kind not in "iuf":
+        raise BadAnswerError(
+            f"the answer from query {first} on must hold numbers, but holds {_kind(value)}. Name the field with labels "
+            "or scores, or map class names to numbers."
+        )
+    return array
+
+
+def _kind(value: Any) -> str:
+    while isinstance(value, list) and value:
+        value = value[0]
+    return "nothing" if isinstance(value, list) else "null" if value is None else type(value).__name__
+
+
+def labels_of(output: np.ndarray[Any, np.dtype[Any]], *, count: int, classes: int, first: int = 0) -> Tensor:
+    """Return the labels in an output, after checking every one.
+
+    Args:
+        output: Labels (N,) or (N, 1) of whole numbers, or scores (N, classes).
+        count: Images that were asked, N.
+        classes: Classes of the key.
+        first: Number of the first query, for errors.
+
+    Returns:
+        int64 (N,).
+
+    Raises:
+        BadAnswerError: Wrong number of answers or classes, NaN or infinity, a label outside of the classes.
+    """
+    if output.ndim == 0 or len(output) != count:
+        raise BadAnswerError(
+            f"{count} images were asked from query {first} on, but the answer has the shape {output.shape}: "
+            "one row for each image was expected."
+        )
+    whole = output.dtype.kind in "iu"
+    if output.ndim == 1 or (output.ndim == 2 and output.shape[1] == 1 and whole):
+        return _labels(output.reshape(count), classes, first, whole=whole)
+    if output.ndim != 2 or output.shape[1] != classes:
+        raise BadAnswerError(
+            f"the answer to query {first} has the shape {output.shape[1:]}, but the key knows {classes} classes. "
+            "The suspect is a model of another task, or another output of it was named."
+        )
+    bad = (~np.isfinite(output)).any(1).nonzero()[0]
+    if len(bad):
+        number = int(bad[0])
+        raise BadAnswerError(
+            f"the answer to query {first + number} holds NaN or infinity ({_short(output[number])}). The model is "
+            "damaged, or its input is not what it was trained on: check the pre-processing."
+        )
+    return torch.from_numpy(output.argmax(1).astype(np.int64))
+
+
+def _labels(output: np.ndarray[Any, np.dtype[Any]], classes: int, first: int, *, whole: bool) -> Tensor:
+    if not whole:
+        raise BadAnswerError(
+            f"the answer to query {first} is the single number {output[0]}: neither a label (a whole number) nor one "
+            f"score for each of {classes} classes."
+        )
+    wrong = ((output < 0) | (output >= classes)).nonzero()[0]
+    if len(wrong):
+        number = int(wrong[0])
+        raise BadAnswerError(
+            f"the suspect answered class {int(output[number])} to query {first + number}, but the key knows "
+            f"0..{classes - 1}. It is a model of another task, or its classes are numbered otherwise."
+        )
+    return torch.from_numpy(output.astype(np.int64))
+
+
+def _short(row: np.ndarray[Any, np.dtype[Any]]) -> str:
+    text = ", ".join(f"{value:.3g}" for value in row[:4])
+    return text if len(row) <= 4 else f"{text}, ..."

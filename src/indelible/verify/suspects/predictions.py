@@ -1,0 +1,121 @@
+"""A file of predictions made by somebody else: no model, no network, only what was answered.
+
+| file | content |
+|---|---|
+| ``.csv`` | a header ``digest,label`` or ``digest,p0,p1,...``; one line for each image |
+| ``.jsonl`` | a query log, or one object a line with ``digest`` and ``label`` or ``scores`` (a list) |
+
+A digest names an image (:func:`~indelible.verify.suspects.log.image_digests`); the file of questions that
+``indelible verify --export`` writes holds it beside each image. Labels are those that were answered; of scores
+the largest counts.
+"""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from indelible.base.errors import DamagedFileError, InputError
+from indelible.base.files import file_digest
+from indelible.verify.suspects.log import image_digests, parse_log
+from indelible.verify.suspects.outputs import BadAnswerError, as_array, labels_of
+
+__all__ = ["PredictionFile"]
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+
+
+class PredictionFile:
+    """Answers from a file.
+
+    Args:
+        path: ``.csv`` or ``.jsonl``.
+        classes: Classes of the key.
+
+    Raises:
+        DamagedFileError: A line cannot be read.
+        BadAnswerError: A prediction that is no class of the key.
+    """
+
+    def __init__(self, path: str | Path, *, classes: int) -> None:
+        self.path = Path(path)
+        try:
+            content = self.path.read_bytes()
+        except OSError as error:
+            raise InputError(f"there is no file of predictions {self.path} ({error.strerror}).") from error
+        self._answers = self._table(content, classes)
+        if not self._answers:
+            raise InputError(f"{self.path} holds no predictions.")
+
+    def describe(self) -> dict[str, Any]:
+        """Return what was read, for logs and evidence."""
+        return {"kind": "predictions", "file": self.path.name, "digest": file_digest(self.path)}
+
+    def predict(self, images: Tensor) -> Tensor:
+        """Return the label of each image; one that the file does not know is an error, never a miss."""
+        found = []
+        for number, digest in enumerate(image_digests(images)):
+            if digest not in self._answers:
+                raise BadAnswerError(
+                    f"{self.path} has no prediction for query {number} (image {digest[:16]}...). It answers other "
+                    "questions, or not all: export them again, with the same key, data and settings."
+                )
+            found.append(self._answers[digest])
+        return torch.tensor(found, dtype=torch.int64)
+
+    def _table(self, content: bytes, classes: int) -> dict[str, int]:
+        if content.startswith(b'{"about":'):  # a query log starts with its first name in canonical order
+            recorded = parse_log(content, str(self.path))
+            if recorded.classes != classes:
+                raise InputError(f"{self.path} is of {recorded.classes} classes, but the key is of {classes}.")
+            return dict(recorded.answers)
+        try:
+            text = content.decode()
+            rows = self._csv(text) if self.path.suffix == ".csv" else self._lines(text)
+        except (UnicodeDecodeError, csv.Error, RecursionError) as error:
+            raise DamagedFileError(f"{self.path} is not a table of predictions ({error!s:.100}).") from error
+        found: dict[str, int] = {}
+        for number, (digest, answer) in enumerate(rows):
+            if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+                raise DamagedFileError(f"{self.path}: prediction {number} names no image by a SHA-256 in hexadecimal.")
+            if digest in found:
+                raise DamagedFileError(f"{self.path}: prediction {number} is a second one for {digest[:16]}...")
+            label = labels_of(as_array([answer], first=number), count=1, classes=classes, first=number)
+            found[digest] = int(label[0])
+        return found
+
+    def _csv(self, text: str) -> list[tuple[Any, Any]]:
+        table = list(csv.reader(io.StringIO(text), strict=True))
+        if not table or not table[0] or table[0][0] != "digest" or len(table[0]) < 2:
+            raise DamagedFileError(f"{self.path} must start with the line digest,label or digest,p0,p1,...")
+        labels = table[0] == ["digest", "label"]
+        rows: list[tuple[Any, Any]] = []
+        for number, row in enumerate(table[1:]):
+            if len(row) != len(table[0]):
+                raise DamagedFileError(f"{self.path}: prediction {number} has {len(row)} columns.")
+            try:
+                if labels and not _WHOLE.fullmatch(row[1]):
+                    raise ValueError(row[1])
+                rows.append((row[0], int(row[1]) if labels else [float(value) for value in row[1:]]))
+            except ValueError as error:
+                raise DamagedFileError(f"{self.path}: prediction {number} holds no number ({error!s:.60}).") from error
+        return rows
+
+    def _lines(self, text: str) -> list[tuple[Any, Any]]:
+        rows: list[tuple[Any, Any]] = []
+        for number, line in enumerate(text.splitlines()):
+            try:
+                entry = json.loads(line)
+            except ValueError as error:
+                raise DamagedFileError(f"{self.path}: prediction {number} is no JSON ({error!s:.60}).") from error
+            answer = entry.get("label", entry.get("scores")) if isinstance(entry, dict) else None
+            if answer is None:
+                raise DamagedFileError(f"{self.path}: prediction {number} has neither label nor scores.")
+            rows.append((entry.get("digest"), answer))
+        return rows

@@ -1,0 +1,50 @@
+"""APP's memory: one copy of the perturbed weights, and the activations of the watermark batch."""
+
+import pytest
+import torch
+from tools.measure_memory import MEBI, measure
+from torch import nn
+
+from indelible.embed.app import AdversarialPerturbation, WatermarkPasses
+from indelible.keys.key import WatermarkSamples
+from indelible.nn.layers import perturbable_parameters
+
+
+def wide() -> nn.Module:
+    """Eight matrices of equal size, far larger than the activations of a few rows."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(192, 192), *[nn.Linear(192, 192) for _ in range(6)]]
+    return nn.Sequential(nn.AdaptiveAvgPool2d(8), nn.Flatten(), *layers, nn.Linear(192, 4))
+
+
+def deep() -> nn.Module:
+    """Small kernels, far smaller than the activations of a few rows."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.Flatten(),
+        nn.Linear(8 * 32 * 32, 4),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [wide, deep])
+@pytest.mark.parametrize("norm", ["tensor", "global"])
+def test_one_copy_of_the_weights_beyond_the_watermark_batch(make: object, norm: str) -> None:
+    model = make()  # type: ignore[operator]
+    weights = perturbable_parameters(model)
+    sizes = [weight.numel() * weight.element_size() / MEBI for weight in weights]
+    peaks = measure(model, rows=8, norm=norm)
+    # Beyond the same passes without a perturbation: one copy, and one tensor of it where no activations are held.
+    assert peaks["APP"] - peaks["eps 0"] <= 1.02 * (sum(sizes) + max(sizes))
+    assert peaks["APP"] > peaks["eps 0"] + 0.5 * sum(sizes), "the measurement sees the copy"
+    # Beyond plain training: that, and the activations of the watermark batch, which has the size of the ordinary one.
+    activations = peaks["activations"]
+    assert peaks["APP"] - peaks["plain"] <= 1.02 * (sum(sizes) + max(sizes) + activations) + 0.1
+
+
+def test_nothing_stays_behind() -> None:
+    model = wide()
+    samples = WatermarkSamples(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.zeros(4).long(), torch.arange(4))
+    passes = WatermarkPasses(model, AdversarialPerturbation(rows=4, clean_rows=4), samples)
+    before = [weight.data_ptr() for weight in model.parameters()]
+    passes.backward(torch.rand(8, 3, 32, 32), 0)
+    assert [weight.data_ptr() for weight in model.parameters()] == before

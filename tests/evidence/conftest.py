@@ -1,0 +1,11 @@
+"""One bundle for all tests of a session: tests that change it copy it first."""
+
+import pytest
+
+from tests.evidence.authority import OPENSSL
+from tests.evidence.cases import Case
+
+
+@pytest.fixture(scope="session")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return Case(tmp_path_factory.mktemp("evidence"), stamped=OPENSSL is not None)

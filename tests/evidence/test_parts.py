@@ -1,0 +1,135 @@
+"""Merkle trees against a slow reference and published values; canonical JSON; signatures; choices of a challenge."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indelible.base.errors import DamagedFileError, InputError
+from indelible.evidence.canonical import canonical, parse
+from indelible.evidence.decision import KEYED, TEST, decide, same
+from indelible.evidence.identity import Identity, is_signed
+from indelible.evidence.merkle import audit_path, leaf_hash, root_from_path, tree_root
+from indelible.evidence.opening import challenge_seed, opened_indices
+from indelible.verify.statistics import binomial_tail, bounded_binomial
+
+# The test vectors that implementations of RFC 6962 share: entries, and the root over the first n of them.
+ENTRIES = [b"", b"\x00", b"\x10", b"\x20\x21", b"\x30\x31", b"\x40\x41\x42\x43", bytes(range(0x50, 0x58)),
+           bytes(range(0x60, 0x70))]  # fmt: skip
+ROOTS = {
+    1: "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
+    2: "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125",
+    3: "aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77",
+    8: "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328",
+}
+
+
+def slow_root(entries: list[bytes]) -> bytes:
+    """As the RFC's definition reads, by levels: pair from the left, an odd one goes up as it is."""
+    level = [hashlib.sha256(b"\x00" + entry).digest() for entry in entries]
+    while len(level) > 1:
+        pairs = [hashlib.sha256(b"\x01" + level[at] + level[at + 1]).digest() for at in range(0, len(level) - 1, 2)]
+        level = pairs + level[len(pairs) * 2 :]
+    return level[0] if level else hashlib.sha256().digest()
+
+
+@pytest.mark.parametrize("count", ROOTS)
+def test_published_roots(count: int) -> None:
+    assert tree_root([leaf_hash(entry) for entry in ENTRIES[:count]]).hex() == ROOTS[count]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.binary(max_size=4), min_size=1, max_size=40), st.data())
+def test_paths_lead_to_the_root_from_their_place_only(entries: list[bytes], data: st.DataObject) -> None:
+    leaves = [leaf_hash(entry) for entry in entries]
+    root, count = slow_root(entries), len(entries)
+    assert tree_root(leaves) == root
+    index = data.draw(st.integers(0, count - 1))
+    path = audit_path(leaves, index)
+    assert root_from_path(leaves[index], index, count, path) == root
+    other = data.draw(st.integers(-2, count + 2).filter(lambda place: place != index))
+    if leaves[index] != (leaves[other] if 0 <= other < count else b""):
+        assert root_from_path(leaves[index], other, count, path) != root
+    assert root_from_path(leaves[index], index, count, [*path, root]) != root
+    if path:
+        assert root_from_path(leaves[index], index, count, path[:-1]) != root
+        assert root_from_path(leaves[index], index, count, [path[0][::-1], *path[1:]]) != root or len(set(path[0])) == 1
+
+
+def test_an_inner_node_is_no_entry() -> None:
+    left, right = leaf_hash(b"a"), leaf_hash(b"b")
+    assert leaf_hash(left + right) != tree_root([left, right])
+
+
+def test_canonical_json_of_the_rfc() -> None:
+    # RFC 8785, Section 3.2.2: numbers, escapes and sorting.
+    value = json.loads(
+        r'{"numbers":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001],'
+        r'"string":"\u20ac$\u000F\u000aA\u0027\u0042\u0022\u005c\\\"\/","literals":[null,true,false]}'
+    )
+    assert (
+        canonical(value)
+        == (
+            '{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],'
+            '"string":"€$\\u000f\\nA\'B\\"\\\\\\\\\\"/"}'
+        ).encode()
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b'{"a": 1}', b'{"b":1,"a":2}', b'{"a":1.0}', b'{"a":NaN}', b'{"a":1}\n', b'{"a":1,"a":1}',
+     b'{"a":"\\u0041"}', b"\xff", b'{"a":' * 5000, b'{"a":100000000000000000000}'],
+)  # fmt: skip
+def test_other_spellings_are_refused(content: bytes) -> None:
+    with pytest.raises(DamagedFileError):
+        parse(content, "it")
+
+
+def test_signatures(tmp_path: Path) -> None:
+    identity = Identity.create()
+    identity.save(tmp_path / "identity.pem")
+    assert (tmp_path / "identity.pem").stat().st_mode & 0o777 == 0o600
+    again = Identity.load(tmp_path / "identity.pem")
+    signature = again.sign("claim", b"text")
+    assert is_signed(identity.public, "claim", b"text", signature)
+    assert not is_signed(identity.public, "commitment", b"text", signature), "a signature is for one kind of document"
+    assert not is_signed(identity.public, "claim", b"texT", signature)
+    assert not is_signed("zz", "claim", b"text", signature)
+    assert "private" not in repr(identity)
+    with pytest.raises(InputError, match="exists"):
+        identity.save(tmp_path / "identity.pem")
+    (tmp_path / "broken.pem").write_bytes(b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+    with pytest.raises(DamagedFileError):
+        Identity.load(tmp_path / "broken.pem")
+
+
+def test_a_challenge_decides_and_spent_samples_stay_shut() -> None:
+    seed = challenge_seed("ab" * 32, "dice")
+    first = opened_indices(seed, 100, 40, [])
+    assert first == sorted(set(first)) == opened_indices(seed, 100, 40, [])
+    assert first != opened_indices(challenge_seed("ab" * 32, "dicf"), 100, 40, [])
+    assert first != opened_indices(challenge_seed("ac" * 32, "dice"), 100, 40, [])
+    second = opened_indices(seed, 100, 60, [first])
+    assert sorted(first + second) == list(range(100))
+    with pytest.raises(InputError, match="used up"):
+        opened_indices(seed, 100, 1, [first, second])
+
+
+def test_the_decision_is_the_verdicts_own_test() -> None:
+    decoys = [(0, 30)] * 19 + [(3, 30)]
+    found = decide(TEST, 29, 30, decoys, alpha=1e-6, classes=4)
+    assert (found["p_value"], found["null_rate"]) == bounded_binomial(29, 30, decoys, 1e-7)
+    assert found["queries"] == 30 + 20 * 30
+    assert found["decoy_rate"] == 0.1
+    keyed = decide(KEYED, 20, 30, [], alpha=1e-6, classes=11)
+    assert keyed["p_value"] == binomial_tail(20, 30, 0.1)
+    assert keyed["owned"]
+    assert same(found, {**found, "p_value": found["p_value"] * (1 + 1e-9)})
+    assert not same(found, {**found, "p_value": found["p_value"] * 2})
+    assert not same(found, {**found, "owned": 1})
+    with pytest.raises(InputError, match="unknown test"):
+        decide("by eye", 1, 1, [], alpha=0.1, classes=4)
