@@ -2,9 +2,9 @@
 
 Two things are timed in turns, so that other work on the machine disturbs both alike: points of the landscape as
 `indelible analyze landscape` measures them (move the weights, estimate BatchNorm statistics, measure BA and WSR, keep
-the point on disk, restore the weights), and bare passes: the same batches of the same images through the same network in
-evaluation mode, nothing else. Their ratio times the number of points is the ratio of the whole grid; what is done once
-(directions, preparing images) is timed too and shared out over the points of the grid.
+the point on disk, restore the weights), and bare passes: the same batches of the same images through the same network
+in evaluation mode, nothing else. The ratio of a point is the ratio of the whole grid; what is done once (directions,
+preparing images) is timed too and shared out over the points of the grid. Times are the processor's, not the clock's.
 """
 
 import argparse
