@@ -14,7 +14,7 @@ from indelible.analyze.tsne import Row, Sheet, Tsne, TsneSettings
 
 __all__ = ["ALL", "EVIL"]
 
-EVIL = "<script>alert(1)</script> & $x$"
+EVIL = "<script>alert(1)</script> & $\\no$"
 
 
 def _landscape() -> Landscape:
