@@ -12,8 +12,9 @@ made on the surrogates alone and then put to every victim. The attempts are thos
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +22,30 @@ import torch
 from torch import Tensor, nn
 
 from indelible.base.errors import InputError
+from indelible.base.files import read_json, write_json
 from indelible.base.progress import Progress
-from indelible.base.records import hardware, versions
+from indelible.base.records import hardware, plain, versions
 from indelible.bench.nulls import NullModels, null_models
 from indelible.data.images import Data
 from indelible.keys.derive import expand
-from indelible.keys.key import Key, WatermarkSamples
+from indelible.keys.key import Key, Kind, WatermarkSamples
 from indelible.train.evaluate import predict
 from indelible.verify.forgery import (
     grinding_bound,
     ground_key,
     ground_labels,
+    keyed_p,
     stamped,
     transferable,
     universal_trigger,
 )
-from indelible.verify.statistics import keyed_p_value
 from indelible.verify.verdict import verify
 
 __all__ = ["Forgeries", "ForgerySettings", "measure_forgery"]
 
 _MASTER = bytes(range(1, 33))
+_GROUND: tuple[Kind, ...] = ("content", "noise")
+_KEPT = "forgery.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +66,10 @@ class ForgerySettings:
 
     surrogates: int = 6
     images: int = 100
-    targets: Sequence[int] = (0, 2, 8)
+    targets: Sequence[int] = (0, 8)
     steps: int = 40
     eps: float = 0.25
-    key_draws: int = 400
+    key_draws: int = 200
     label_draws: int = 20_000
     threshold: float = 0.5
     alpha: float = 1e-6
@@ -109,21 +113,32 @@ def measure_forgery(
     stride = max(1, half // how.images)
     known = test.gather(torch.arange(0, half, stride)[: how.images])
     fresh = test.gather(torch.arange(half, len(test), stride)[: how.images])
-    rows: list[dict[str, Any]] = []
-    with Progress("forgery", 2 * len(how.targets) + 2) as bar:
-        for target in how.targets:
-            rows.append(_triggers(own, victims, known, fresh, target, how))
-            bar.advance()
-        for target in how.targets:
-            rows += [_ground(own, victims, known, fresh, kind, target, how) for kind in ("content", "noise")]
-            bar.advance()
-        rows += _labels(own, victims, known, how)
-        bar.advance(2)
-    draws = how.label_draws + 2 * len(how.targets) * how.key_draws
+    attempts: dict[str, Callable[[], list[dict[str, Any]]]] = {"labels": lambda: _labels(own, victims, known, how)}
+    for target in how.targets:
+        attempts[f"trigger {target}"] = partial(_triggers, own, victims, known, fresh, target, how)
+        for kind in _GROUND:
+            attempts[f"{kind} {target}"] = partial(_ground, own, victims, known, fresh, kind, target, how)
+    rows = _made(Path(out) / _KEPT, {"models": plain(models.__dict__), "how": plain(how.__dict__)}, attempts)
+    draws = how.label_draws + len(_GROUND) * len(how.targets) * how.key_draws
     return Forgeries(
         victims=len(victims), rows=rows, bound=grinding_bound(how.alpha, draws),
-        seconds=round(time.perf_counter() - began, 1), settings=how.__dict__,
+        seconds=round(time.perf_counter() - began, 1), settings=plain(how.__dict__),
     )  # fmt: skip
+
+
+def _made(
+    path: Path, settings: Mapping[str, Any], attempts: Mapping[str, Callable[[], list[dict[str, Any]]]]
+) -> list[dict[str, Any]]:
+    """Make every attempt that is not in ``path`` yet, and keep each; attempts of other settings are dropped."""
+    kept = read_json(path) if path.exists() else {}
+    done = kept["attempts"] if kept.get("settings") == settings else {}
+    with Progress("forgery", len(attempts), done=len(done)) as bar:
+        for name, attempt in attempts.items():
+            if name not in done:
+                done[name] = attempt()
+                write_json(path, {"settings": settings, "attempts": done})
+                bar.advance()
+    return [row for name in attempts for row in done[name]]
 
 
 def _row(rule: str, attempt: str, rates: Sequence[float], granted: int, smallest: float | None) -> dict[str, Any]:
@@ -135,28 +150,29 @@ def _row(rule: str, attempt: str, rates: Sequence[float], granted: int, smallest
 
 def _triggers(
     own: Sequence[nn.Module], victims: Sequence[nn.Module], known: Data, fresh: Data, target: int, how: ForgerySettings
-) -> dict[str, Any]:
+) -> list[dict[str, Any]]:
     """A universal trigger, claimed by a fixed threshold on fresh images that are not of the target class."""
     pattern = universal_trigger(own, _others(known, target), target, eps=how.eps, steps=how.steps)
     marked = stamped(_others(fresh, target), pattern)
     rates = [float((predict(model, marked) == target).float().mean()) for model in victims]
     granted = sum(rate >= how.threshold for rate in rates)
-    return _row("fixed threshold, free trigger", f"universal trigger, class {target}", rates, granted, None)
+    return [_row("fixed threshold, free trigger", f"universal trigger, class {target}", rates, granted, None)]
 
 
 def _ground(
-    own: Sequence[nn.Module], victims: Sequence[nn.Module], known: Data, fresh: Data, kind: Any, target: int,
+    own: Sequence[nn.Module], victims: Sequence[nn.Module], known: Data, fresh: Data, kind: Kind, target: int,
     how: ForgerySettings,
-) -> dict[str, Any]:  # fmt: skip
+) -> list[dict[str, Any]]:  # fmt: skip
     """The best of many secrets with a fixed target, claimed by ``verify`` on fresh images."""
     template = Key.create(kind=kind, classes=len(known.classes), shape=known.shape, target=target, secret=_MASTER)
     secrets = (expand(_MASTER, f"ground/{kind}/{target}/{draw}") for draw in range(how.key_draws))
     key, _ = ground_key(own[:2], known, template, secrets)
     verdicts = [verify(model, key, fresh, alpha=how.alpha, accuracy=False) for model in victims]
-    return _row(
+    row = _row(
         "derived key", f"best of {how.key_draws} {kind} keys, class {target}", [one.wsr for one in verdicts],
         sum(one.owned for one in verdicts), min(one.p_value for one in verdicts),
     )  # fmt: skip
+    return [row]
 
 
 def _labels(
@@ -193,7 +209,7 @@ def _free_labels(
         answers = predict(model, samples.images)
         hits = int((answers == samples.labels).sum())
         rates.append(hits / len(samples))
-        values.append(keyed_p_value(hits, int((answers != samples.true).sum()), classes, with_truth=True))
+        values.append(keyed_p(answers, samples.labels, samples.true, classes))
     return rates, values
 
 

@@ -52,6 +52,9 @@ def inlined(svg: str, alt: str, name: str, size: tuple[float, float]) -> str:
     from markupsafe import escape
 
     body = svg[svg.index("<svg") :]
+    # Groups are numbered within their parents, so that two may share an id; only those that are referred to are kept.
+    used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', body))
+    body = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", body)
     body = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", body)
     # Newer matplotlib writes font-family, older the short form.
     body = re.sub(r"font-family: [^;\"]*", "font-family: var(--sans)", body)

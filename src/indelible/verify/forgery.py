@@ -1,8 +1,8 @@
 """The forger: claims on models that never saw a watermark. It exists to be refused.
 
-Literature: Liu et al., "False Claims against Model Ownership Resolution", USENIX Security 2024: whoever may optimise a
-"trigger" on models of his own gets transferable adversarial examples, and with them a claim on everybody else's model.
-Moosavi-Dezfooli et al., "Universal Adversarial Perturbations", CVPR 2017; Madry et al., ICLR 2018 (projected gradients).
+Literature: "False Claims against Model Ownership Resolution", USENIX Security 2024: whoever may optimise a "trigger" on
+models of their own gets transferable adversarial examples, and with them a claim on everybody else's model.
+Moosavi-Dezfooli et al., "Universal Adversarial Perturbations", CVPR 2017.
 
 The forger holds *surrogates*, models that it trained itself for the same task, and never sees the victims.
 
@@ -13,9 +13,9 @@ The forger holds *surrogates*, models that it trained itself for the same task, 
 | :func:`ground_key` | the best of many secrets, for a fixed target | a derived key with a target class |
 | :func:`ground_labels` | the best of many secrets, for samples of its own making | a derived key with keyed labels |
 
-A secret cannot be steered, only drawn again. If a test's p-values are valid, the best of N draws reaches p <= alpha with
-probability at most N alpha (union bound), whatever the models: a level of 1e-6 stands against a thousand draws at one in
-a thousand, and a claimant who may have made 2^40 draws must show p <= 1e-18 for one in a million.
+A secret cannot be steered, only drawn again. If a test's p-values are valid, the best of N draws reaches p <= alpha
+with probability at most N alpha (union bound), whatever the models. A thousand draws reach 1e-6 once in a thousand
+times; a claimant who may have made 2^40 draws must show p <= 1e-18 for a chance of one in a million.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,13 +27,15 @@ from torch.nn import functional as F
 from indelible.base.errors import InputError
 from indelible.data.augment import to_float
 from indelible.data.images import Data
+from indelible.keys.derive import expand
 from indelible.keys.key import Key, WatermarkSamples
+from indelible.keys.labels import image_digests, keyed_labels
 from indelible.keys.unrelated import UnrelatedMark
 from indelible.nn.outputs import logits_of
 from indelible.train.evaluate import predict
 from indelible.verify.statistics import keyed_p_value
 
-__all__ = ["ground_key", "ground_labels", "grinding_bound", "transferable", "universal_trigger"]
+__all__ = ["grinding_bound", "ground_key", "ground_labels", "keyed_p", "stamped", "transferable", "universal_trigger"]
 
 
 def grinding_bound(alpha: float, draws: int) -> float:
@@ -94,7 +96,9 @@ def _optimised(
     return pattern.detach()
 
 
-def ground_key(models: Sequence[nn.Module], carriers: Data, template: Key, secrets: Iterable[bytes]) -> tuple[Key, float]:
+def ground_key(
+    models: Sequence[nn.Module], carriers: Data, template: Key, secrets: Iterable[bytes]
+) -> tuple[Key, float]:
     """Return the key, of all ``secrets``, whose mark sends most images to the target on ``models``, and how many.
 
     Args:
@@ -127,19 +131,19 @@ def ground_labels(
         secrets: What is tried.
     """
     given = [predict(model, samples.images) for model in models]
-    best: tuple[float, bytes] = (2.0, b"")
+    digests, best = image_digests(samples.images), (2.0, b"")
     for secret in secrets:
-        labels = _with_secret(template, secret).label(samples.images, samples.true)
-        values = [_keyed_p(answers, labels, samples.true, template.classes) for answers in given]
+        # What Key.label does, without making a key and hashing the images for each of many secrets.
+        labels = keyed_labels(expand(secret, "labels/key"), digests, samples.true, template.classes)
+        values = [keyed_p(answers, labels, samples.true, template.classes) for answers in given]
         best = min(best, (max(values), secret))  # the claim must hold on every surrogate
     key = _with_secret(template, best[1])
-    labelled = WatermarkSamples(
-        samples.images, key.label(samples.images, samples.true), samples.carriers, samples.true
-    )
+    labelled = WatermarkSamples(samples.images, key.label(samples.images, samples.true), samples.carriers, samples.true)
     return key, labelled, best[0]
 
 
-def _keyed_p(answers: Tensor, labels: Tensor, true: Tensor | None, classes: int) -> float:
+def keyed_p(answers: Tensor, labels: Tensor, true: Tensor | None, classes: int) -> float:
+    """Return the exact p-value of a model's answers (int64, (n,)) to samples with these labels and true classes."""
     hits = int((answers == labels).sum())
     open_ = len(answers) if true is None else int((answers != true).sum())
     return keyed_p_value(hits, open_, classes, with_truth=true is not None)

@@ -162,7 +162,9 @@ def test_ablations_find_their_factors_in_the_models_settings() -> None:
         cells += [make_cell("content", label, "ft", wsr=10 * eps)]
     grid = _grids({"preset": "ablation-epsilon", "cells": cells})[0]
     assert _entry(grid, ("0.04",), "FT").difference == pytest.approx(0.4 - 0.9588)
-    cells = [make_cell("target-3", "app", attack, key={"kind": "content", "target": 3}, wsr=0.5) for attack in (None, "ft")]
+    cells = [
+        make_cell("target-3", "app", attack, key={"kind": "content", "target": 3}, wsr=0.5) for attack in (None, "ft")
+    ]
     grid = _grids({"preset": "ablation-target", "cells": cells})[0]
     assert _entry(grid, ("APP", "3"), "FT").difference == pytest.approx(0.5 - 0.973)
 

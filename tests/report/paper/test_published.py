@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import indelible
 from indelible.base.errors import InputError, UnknownNameError
+from indelible.bench.reported import reported
 from indelible.report.paper.grid import Grid, rate
 from indelible.report.paper.layouts import LAYOUTS
 from indelible.report.paper.outcome import wins
@@ -111,7 +113,7 @@ def test_other_tables_have_their_own_columns() -> None:
     assert [grid.columns[-1].title for grid in epsilon] == ["AVG", "AVG"]
     assert _texts(epsilon[1])["0.04",][-1] == "89.99"
     networks = _texts(reported_tables(["architectures"])[0])
-    assert list(networks)[0] == ("MobileNetV2", "Vanilla")
+    assert next(iter(networks)) == ("MobileNetV2", "Vanilla")
     assert networks["ResNet-18", "APP"] == ["93.42", "99.87", "96.63", "99.56", "90.76", "84.65"]
 
 
@@ -119,27 +121,28 @@ def test_every_section_fills_a_table_and_every_row_has_a_source() -> None:
     used = {section for layout in LAYOUTS.values() for section in layout.sections}
     assert used == set(SECTIONS)
     assert all(one.source for section in SECTIONS for one in published(section))
-    assert all(0 <= rate <= 1 for section in SECTIONS for one in published(section) for rate in (one.wsr, one.ba) if rate)
+    assert all(
+        0 <= rate <= 1 for section in SECTIONS for one in published(section) for rate in (one.wsr, one.ba) if rate
+    )
 
 
 def test_both_readers_of_the_numbers_agree() -> None:
-    """The runner has its own look at the same file; cell by cell they say the same."""
-    reader = pytest.importorskip("indelible.bench.reported")
+    """The benchmark asks cell by cell, the tables row by row; both say the same."""
     for dataset in ("cifar10", "cifar100", "imagenet100"):
         for one in published(dataset):
-            said = reader.reported(dataset, one.kind, one.method, one.attack)
+            said = reported(dataset, one.kind, one.method, one.attack)
             assert said == {"ba": pytest.approx(one.ba), "wsr": pytest.approx(one.wsr)}
 
 
 def test_unknown_tables_and_tables_without_numbers_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'cifar10'"):
         reported_tables(["cifar1"])
-    with pytest.raises(InputError, match="prints no numbers for 'ablation-trigger'.*bench run ablation-trigger"):
+    with pytest.raises(InputError, match=r"prints no numbers for 'ablation-trigger'.*bench run ablation-trigger"):
         reported_tables(["ablation-trigger"])
     with pytest.raises(UnknownNameError):
         published("nothing")
 
 
 def test_the_numbers_ship_as_printed() -> None:
-    text = Path(__import__("indelible").__file__).parent.joinpath("bench/assets/reported.json").read_text()
+    text = Path(indelible.__file__).parent.joinpath("bench/assets/reported.json").read_text()
     assert len(re.findall(r"\d+\.\d+", text)) > 700

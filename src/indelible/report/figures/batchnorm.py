@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from indelible.analyze.batchnorm import Batchnorm, Channels
-from indelible.report.figures.canvas import BOTH, COLUMN, Drawing, Ink, legend, series
+from indelible.report.figures.canvas import BOTH, COLUMN, Drawing, Ink, legend, literal, series
 from indelible.report.format import join_words
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def batchnorm_drawing(result: Batchnorm) -> Drawing:
                 if column == 0:
                     axes.set_ylabel(name)
                 if row == 0:
-                    axes.set_title(f"{one.label}, layer {one.number}")
+                    axes.set_title(literal(f"{one.label}, layer {one.number}"))
                 else:
                     axes.set_xlabel("channel, by clean mean")
                 if row == 0 and column == 0:
@@ -61,7 +61,14 @@ def _channels(axes: "Axes", one: Channels, name: str, ink: Ink) -> None:
 def _layers(axes: "Axes", result: Batchnorm, ink: Ink) -> None:
     for number, one in enumerate(result.models):
         places = list(range(1, len(one.layers) + 1))
-        series(axes, places, [layer.distance for layer in one.layers], 2 * number % 6 + number // 3, ink, one.label)
+        series(
+            axes,
+            places,
+            [layer.distance for layer in one.layers],
+            2 * number % 6 + number // 3,
+            ink,
+            literal(one.label),
+        )
     axes.set_xlabel("BatchNorm layer")
     axes.set_ylabel("distance, relative\nto clean spread")
     axes.set_ylim(0, 1.25 * max(layer.distance for one in result.models for layer in one.layers))

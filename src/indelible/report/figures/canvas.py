@@ -26,6 +26,7 @@ __all__ = [
     "as_svg",
     "dots",
     "legend",
+    "literal",
     "percent_axis",
     "series",
 ]
@@ -131,6 +132,11 @@ def legend(axes: "Axes", ink: Ink, **where: Any) -> None:
     """Add a legend that does not hide data behind an opaque box."""
     box = axes.legend(handlelength=2.6, borderpad=0.3, labelspacing=0.3, **where)
     box.get_frame().set(facecolor=ink["ground"], edgecolor="none", alpha=0.8)
+
+
+def literal(text: str) -> str:
+    """Return a user's text so that matplotlib takes no dollar in it for mathematics."""
+    return text.replace("$", r"\$")
 
 
 def dots(axes: "Axes", spots: Sequence[tuple[float, float]], colour: str, size: float, span: float) -> None:

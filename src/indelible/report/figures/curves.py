@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from indelible.analyze.curves import Curves, Line, Mark
-from indelible.report.figures.canvas import COLUMN, Drawing, Ink, legend, percent_axis, series
+from indelible.report.figures.canvas import COLUMN, Drawing, Ink, legend, literal, percent_axis, series
 from indelible.report.format import join_words
 from indelible.report.palette import slot_of
 
@@ -36,7 +36,7 @@ def curves_drawing(result: Curves) -> Drawing:
                 _line(axes, line, rate, number, named, ink)
             percent_axis(axes, f"{rate.upper()} in %")
         if any(mark.at is None for line in result.lines for mark in line.marks):
-            below.set_xticks(range(len(named)), named)
+            below.set_xticks(range(len(named)), list(map(literal, named)))
         below.set_xlabel(_AXES[result.variable])
         legend(above, ink, loc="best")
 
@@ -49,7 +49,7 @@ def _line(axes: "Axes", line: Line, rate: str, number: int, named: list[str], in
 
     known = [mark for mark in line.marks if getattr(mark, rate) is not None]
     xs, ys = [place(mark) for mark in known], [100 * getattr(mark, rate) for mark in known]
-    series(axes, xs, ys, number, ink, line.label)
+    series(axes, xs, ys, number, ink, literal(line.label))
     colour = ink[slot_of(number).name]
     bars = [100 * (getattr(mark, f"{rate}_sd") or 0.0) for mark in known]
     if any(bars):
@@ -59,5 +59,5 @@ def _line(axes: "Axes", line: Line, rate: str, number: int, named: list[str], in
         points = list(zip(*reported, strict=True))
         axes.plot(
             *points, linestyle="none", marker=slot_of(number).marker, markerfacecolor=ink["ground"],
-            markeredgecolor=colour, markersize=5, zorder=1, label=f"{line.label}, reported",
+            markeredgecolor=colour, markersize=5, zorder=1, label=literal(f"{line.label}, reported"),
         )  # fmt: skip

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from indelible.analyze.dynamics import Dynamics
-from indelible.report.figures.canvas import COLUMN, Drawing, Ink, legend, percent_axis, series
+from indelible.report.figures.canvas import COLUMN, Drawing, Ink, legend, literal, percent_axis, series
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +27,7 @@ def dynamics_drawing(result: Dynamics) -> Drawing:
                 (middle, [100 * one.ba for one in track.moments]),
                 (bottom, [one.distance for one in track.moments]),
             ):
-                series(axes, steps, values, _LOOKS[number % len(_LOOKS)], ink, track.label)
+                series(axes, steps, values, _LOOKS[number % len(_LOOKS)], ink, literal(track.label))
             if (lost := track.lost) is not None:
                 for axes, value in ((top, 100 * lost.wsr), (middle, 100 * lost.ba), (bottom, lost.distance)):
                     axes.plot(

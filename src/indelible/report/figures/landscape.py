@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from indelible.analyze.landscape import Landscape, Plane
-from indelible.report.figures.canvas import BOTH, COLUMN, Drawing, Ink
+from indelible.report.figures.canvas import BOTH, COLUMN, Drawing, Ink, literal
 from indelible.report.format import join_words
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def landscape_drawing(result: Landscape) -> Drawing:
             for row, (name, values) in enumerate((("WSR", plane.wsr), ("BA", plane.ba))):
                 image = _panel(grid[row][column], result, plane, values, ink)
                 if row == 0:
-                    grid[row][column].set_title(plane.label)
+                    grid[row][column].set_title(literal(plane.label))
                 if column == 0:
                     grid[row][column].set_ylabel(f"{name}: distance along $d_{{FT}}$")
         figure.supxlabel("relative distance along $d_{adv}$", fontsize="medium", color=ink["muted"])

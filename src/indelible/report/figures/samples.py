@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from indelible.analyze.samples import Samples
-from indelible.report.figures.canvas import COLUMN, Drawing, Ink
+from indelible.report.figures.canvas import COLUMN, Drawing, Ink, literal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +37,7 @@ def samples_drawing(result: Samples) -> Drawing:
                         image[:, :, :3] if image.shape[2] >= 3 else image[:, :, 0], cmap="gray", vmin=0, vmax=255,
                         interpolation="none",
                     )  # fmt: skip
-                    axes.set_title(line[column].title, fontweight="normal")
+                    axes.set_title(literal(line[column].title), fontweight="normal")
                 if column == 0:
                     axes.set_ylabel(_ROWS[names[number]], color=ink["muted"])
 

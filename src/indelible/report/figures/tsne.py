@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from indelible.analyze.tsne import Sheet, Tsne
-from indelible.report.figures.canvas import BOTH, COLUMN, Drawing, Ink, dots
+from indelible.report.figures.canvas import BOTH, COLUMN, Drawing, Ink, dots, literal
 from indelible.report.format import join_words
 from indelible.report.palette import SLOTS
 
@@ -43,10 +43,10 @@ def tsne_drawing(result: Tsne) -> Drawing:
                 axes = grid[number][column]
                 _panel(axes, result, sheet, ink, span)
                 title = label if still else sheet.title
-                axes.set_title(f"{title}\nWSR {100 * sheet.wsr:.0f} %")
+                axes.set_title(f"{literal(title)}\nWSR {100 * sheet.wsr:.0f} %")
                 if column == 0 and not still:
-                    axes.set_ylabel(label, color=ink["ink"], fontweight="bold")
-        classes = "  ".join(f"{number} {name}" for number, name in enumerate(result.classes[:20]))
+                    axes.set_ylabel(literal(label), color=ink["ink"], fontweight="bold")
+        classes = "  ".join(literal(f"{number} {name}") for number, name in enumerate(result.classes[:20]))
         where = "" if still else f"{_NAMES[result.settings.path]};  "
         figure.supxlabel(_wrapped(f"{where}×  watermark;  {classes}", width), fontsize="medium", color=ink["muted"])
 

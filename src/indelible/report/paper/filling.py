@@ -10,7 +10,7 @@
 While attacks are missing, a summary is taken over those that exist, is marked as such, and is not compared.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Literal
@@ -161,33 +161,40 @@ def _grid(layout: Layout, measure: Measure, columns: list[Column], rows: list[Ro
         columns=tuple(columns[number] for number in kept), rows=tuple(filled), measured=extra is not None,
         notes=(extra,) if extra else (),
     )  # fmt: skip
-    marked = _best(grid) if layout.bold else grid
+    marked = _best(grid) if layout.bold and grid.columns else grid
     return replace(marked, notes=tuple(_notes(marked)))
 
 
 def _best(grid: Grid) -> Grid:
-    rows = list(grid.rows)
-    readers: Mapping[str, Callable[[Entry], float | None]] = {
-        "best_measured": lambda entry: (
-            None if entry.measured is None or entry.measured.partial else entry.measured.mean
-        ),
-        "best_reported": lambda entry: entry.reported,
-    }
+    marked: dict[Key, Row] = {}
     for group in grid.groups:
-        places = [rows.index(row) for row in group]
+        columns = []
         for number, column in enumerate(grid.columns):
-            for flag, read in readers.items():
-                values = {place: value for place in places if (value := read(rows[place].entries[number])) is not None}
-                # Where all are equal, bold would say nothing.
-                if column.better is None or len({rate(value) for value in values.values()}) < 2:
-                    continue
-                best = (max if column.better == "higher" else min)(values.values())
-                for place, value in values.items():
-                    if rate(value) == rate(best):
-                        entries = list(rows[place].entries)
-                        entries[number] = replace(entries[number], **{flag: True})
-                        rows[place] = replace(rows[place], entries=tuple(entries))
-    return replace(grid, rows=tuple(rows))
+            entries = [row.entries[number] for row in group]
+            ours = _top([_finished(entry) for entry in entries], column)
+            theirs = _top([entry.reported for entry in entries], column)
+            columns.append(
+                [
+                    replace(entry, best_measured=own, best_reported=said)
+                    for entry, own, said in zip(entries, ours, theirs, strict=True)
+                ]
+            )
+        for row, entries_of_row in zip(group, zip(*columns, strict=True), strict=True):
+            marked[row.key] = replace(row, entries=entries_of_row)
+    return replace(grid, rows=tuple(marked[row.key] for row in grid.rows))
+
+
+def _finished(entry: Entry) -> float | None:
+    return None if entry.measured is None or entry.measured.partial is not None else entry.measured.mean
+
+
+def _top(values: Sequence[float | None], column: Column) -> list[bool]:
+    """Tell which of a group's numbers are the best; where all are equal, bold would say nothing."""
+    known = [value for value in values if value is not None]
+    if column.better is None or len({rate(value) for value in known}) < 2:
+        return [False] * len(values)
+    best = max(known) if column.better == "higher" else min(known)
+    return [value is not None and rate(value) == rate(best) for value in values]
 
 
 def _notes(grid: Grid) -> list[str]:

@@ -122,6 +122,11 @@ class Grid:
         return list(made.values())
 
     @property
+    def reported(self) -> bool:
+        """Whether the paper has any number of it."""
+        return any(entry.reported is not None for row in self.rows for entry in row.entries)
+
+    @property
     def compared(self) -> bool:
         """Whether any cell is both measured and reported."""
         return any(entry.difference is not None for row in self.rows for entry in row.entries)

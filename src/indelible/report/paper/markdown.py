@@ -26,7 +26,7 @@ def _table(grid: Grid) -> str:
             shared = len(row.labels) - 1 if grid.layout.grouped and number else 0
             labels = ["" if place < shared else markdown_text(text) for place, text in enumerate(row.labels)]
             lines.append([*labels, *(_cell(entry, grid.measured) for entry in row.entries)])
-    legend = ([words.BESIDE] if grid.measured else []) + list(grid.notes)
+    legend = ([words.BESIDE] if grid.measured and grid.reported else []) + list(grid.notes)
     body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     notes = "".join(f"\n{markdown_text(note)}\n" for note in ["In per cent. " + " ".join(legend)])
     return f"### {markdown_text(grid.title)}\n\n{markdown_text(grid.layout.caption)}\n\n{body}{notes}"

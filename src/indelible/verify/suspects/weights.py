@@ -55,7 +55,7 @@ def weights_suspect(path: str | Path, model: nn.Module, *, normalize: Normalizat
             "it was saved from."
         ) from error
     check_finite(model, str(place))
-    return ModuleSuspect(model.eval(), normalize)
+    return ModuleSuspect(model.eval(), normalize, place.name)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
