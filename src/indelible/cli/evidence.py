@@ -155,8 +155,9 @@ def _claim(arguments: argparse.Namespace) -> int:
     saved, key, test = _owners(arguments)
     if arguments.suspect is None or arguments.log is not None:
         raise InputError("name the suspect with --suspect; the query log of a claim is kept with its commitment.")
+    suspect = asked_suspect(arguments, key.classes, key.shape, saved)
     verdict = claim(
-        arguments.commitment, key, test, asked_suspect(arguments, key.classes, key.shape, saved), arguments.out, count=arguments.open,
+        arguments.commitment, key, test, suspect, arguments.out, count=arguments.open,
         challenge=arguments.challenge, budget=arguments.budget,
         identity=None if arguments.identity is None else Identity.load(arguments.identity),
     )  # fmt: skip
