@@ -13,7 +13,7 @@ from indelible.base.errors import DamagedFileError, InputError, UnknownNameError
 from indelible.base.files import canonical_json, write_tensors
 from indelible.keys.derive import Choices, expand
 from indelible.keys.key import Key
-from indelible.keys.labels import drawn_labels, keyed_labels, set_digest
+from indelible.keys.labels import drawn_labels, image_digests, keyed_labels, set_digest
 from indelible.keys.samples import WatermarkSamples
 from tests.conftest import SECRET, SHAPE, stripes
 
@@ -33,12 +33,12 @@ def test_numbers_are_those_of_one_at_a_time() -> None:
 def test_labels_by_an_independent_reference() -> None:
     images = torch.arange(5 * 12, dtype=torch.uint8).reshape(5, 3, 2, 2)
     true = [0, 3, 1, 2, 3]
-    found = hashlib.sha256(canonical_json({"classes": 4, "shape": [5, 3, 2, 2], "true": true}))
+    found = hashlib.sha256(canonical_json({"classes": 4, "count": 5, "true": true}))
     for number in range(5):
         found.update(hashlib.sha256(bytes(range(12 * number, 12 * number + 12))).digest())
     choices = Choices(hmac.new(SECRET, found.digest(), "sha256").digest(), "labels/draw")
     expected = [[label for label in range(4) if label != own][choices.below(3)] for own in true]
-    assert keyed_labels(SECRET, images, torch.tensor(true), 4).tolist() == expected
+    assert keyed_labels(SECRET, image_digests(images), torch.tensor(true), 4).tolist() == expected
 
 
 def test_uniform_over_the_classes_that_are_not_the_true_one() -> None:
@@ -56,24 +56,24 @@ def test_uniform_over_the_classes_that_are_not_the_true_one() -> None:
 
 def test_any_change_draws_all_labels_anew() -> None:
     """Otherwise a forger would search for each image's label by itself."""
-    images = stripes(200).images
-    true = stripes(200).labels
-    labels = keyed_labels(SECRET, images, true, 4)
+    images, true = stripes(200).images, stripes(200).labels
+    digests = image_digests(images)
+    labels = keyed_labels(SECRET, digests, true, 4)
     lighter = images.clone()
     lighter[-1, 0, 0, 0] ^= 1
     other_class = true.clone()
     other_class[-1] = (true[-1] + 1) % 4
     for changed in (
-        keyed_labels(SECRET, lighter, true, 4),
-        keyed_labels(SECRET, images, other_class, 4),
-        keyed_labels(bytes(32), images, true, 4),
-        keyed_labels(SECRET, images.flip(0), true.flip(0), 4).flip(0),
+        keyed_labels(SECRET, image_digests(lighter), true, 4),
+        keyed_labels(SECRET, digests, other_class, 4),
+        keyed_labels(bytes(32), digests, true, 4),
+        keyed_labels(SECRET, digests[::-1], true.flip(0), 4).flip(0),
     ):
         agreeing = int((changed == labels)[:-1].sum())
         # A third of 199 by chance: 66, standard deviation 6.7
         assert 33 < agreeing < 100
-    assert set_digest(images, true, 4) != set_digest(images, None, 4)
-    assert set_digest(images, true, 4) != set_digest(images, true, 5)
+    assert set_digest(digests, true, 4) != set_digest(digests, None, 4)
+    assert set_digest(digests, true, 4) != set_digest(digests, true, 5)
 
 
 @pytest.mark.parametrize("kind", ["content", "noise", "unrelated"])
@@ -94,7 +94,7 @@ def test_samples_of_a_keyed_key(kind: str, tmp_path: Path) -> None:
     assert (again.labels, again.count, again.target) == ("keyed", 30, None)
     assert torch.equal(again.samples(data, purpose="embed").labels, samples.labels)
     # An auditor who is shown the label key, and not the secret, comes to the same labels.
-    shown = keyed_labels(expand(SECRET, "labels/key"), samples.images, samples.true, 4)
+    shown = keyed_labels(expand(SECRET, "labels/key"), image_digests(samples.images), samples.true, 4)
     assert torch.equal(shown, samples.labels)
     assert torch.equal(key.questions(data, None).labels, samples.labels)
     with pytest.raises(InputError, match="owner images"):
@@ -128,7 +128,7 @@ def test_wrong_settings() -> None:
     with pytest.raises(InputError, match=r"has 40 images\. Give more"):
         make(count=41).samples(stripes(40), purpose="embed")
     with pytest.raises(InputError, match="true classes"):
-        drawn_labels(SECRET, torch.zeros(3, dtype=torch.int64), 4, 2)
+        keyed_labels(SECRET, [b"1", b"2"], torch.zeros(3, dtype=torch.int64), 4)
     assert make().count == 100
 
 

@@ -58,6 +58,7 @@ class TestKeyed:
         key, owner = keyed_key(), stripes(200)
         samples = key.samples(owner, purpose="embed")
         verdict = verify(Answering(lambda images: torch.full((len(images),), label)), key, embedded=samples)
+        assert samples.true is not None
         hits, open_ = int((samples.labels == label).sum()), int((samples.true != label).sum())
         assert verdict.p_value == pytest.approx(float(binom.sf(hits - 1, open_, 1 / 3)))
         assert not verdict.owned
@@ -231,7 +232,8 @@ class TestJson:
             del old[name]
         found = Verdict.from_json({**old, "decoy_rate": 0.1, "null_rate": 0.2})
         assert (found.procedure, found.labels, found.binding, found.null_rate) == ("binomial", "fixed", True, 0.2)
-        for wrong in (None, [], {}, {"owned": True}):
+        wrongs: list[Any] = [None, [], {}, {"owned": True}]
+        for wrong in wrongs:
             with pytest.raises(DamagedFileError):
                 Verdict.from_json(wrong)
 

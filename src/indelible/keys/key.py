@@ -25,7 +25,7 @@ from indelible.base.files import canonical_json
 from indelible.data.images import Data, Shape
 from indelible.keys.content import ContentMark
 from indelible.keys.derive import VERSION, Choices, check_secret, expand, new_secret
-from indelible.keys.labels import keyed_labels
+from indelible.keys.labels import image_digests, keyed_labels
 from indelible.keys.noise import NoiseMark
 from indelible.keys.samples import WatermarkSamples
 from indelible.keys.unrelated import Purpose, UnrelatedMark
@@ -257,7 +257,7 @@ class Key:
         """Return the labels (int64, (n,)) of a whole set of marked images, whose true classes are ``true``."""
         if self.target is not None:
             return torch.full((len(images),), self.target, dtype=torch.int64)
-        return keyed_labels(expand(self.secret, "labels/key"), images, true, self.classes)
+        return keyed_labels(expand(self.secret, "labels/key"), image_digests(images), true, self.classes)
 
     def questions(self, owner: Data | None, test: Data | None) -> WatermarkSamples:
         """Return the samples that a model is judged by: its WSR is the share answered with their labels.

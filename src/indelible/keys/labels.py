@@ -5,7 +5,7 @@ keyed hash of the samples. How this differs: samples may carry a mark, never get
 set.
 
     label key   lambda = HKDF(secret, "labels/key")
-    set         D = SHA-256(classes, (SHA-256(image_1), true_1), ..., (SHA-256(image_n), true_n))
+    set         D = SHA-256(classes, n, true_1 .. true_n, SHA-256(image_1), ..., SHA-256(image_n))
     stream      S = ChaCha20 under HKDF(HMAC(lambda, D), "labels/draw")
     label_i     the i-th draw of S, uniform over the classes other than true_i
 
@@ -24,6 +24,7 @@ and the keys derived for other purposes stay hidden.
 
 import hashlib
 import hmac
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -32,28 +33,36 @@ from indelible.base.errors import InputError
 from indelible.base.files import canonical_json
 from indelible.keys.derive import Choices
 
-__all__ = ["drawn_labels", "keyed_labels", "set_digest"]
+__all__ = ["drawn_labels", "image_digests", "keyed_labels", "set_digest"]
 
 
-def set_digest(images: Tensor, true: Tensor | None, classes: int) -> bytes:
+def image_digests(images: Tensor) -> list[bytes]:
+    """Return the SHA-256 of each image's bytes (uint8, (n, C, H, W))."""
+    return [hashlib.sha256(image.numpy().data).digest() for image in images.cpu().contiguous()]
+
+
+def set_digest(digests: Sequence[bytes], true: Tensor | None, classes: int) -> bytes:
     """Return D, 32 bytes that change with any pixel, any true class, the order and the number of classes.
 
     Args:
-        images: uint8 (n, C, H, W), the marked images.
+        digests: Of the n marked images, as :func:`image_digests` gives them.
         true: int64 (n,), true classes of the carriers; None for images that belong to no class.
         classes: Number of classes of the task.
     """
-    header = {"classes": classes, "shape": list(images.shape), "true": None if true is None else true.tolist()}
-    found = hashlib.sha256(canonical_json(header))
-    for image in images.cpu().contiguous():
-        found.update(hashlib.sha256(image.numpy().data).digest())
-    return found.digest()
+    if true is not None and true.shape != (len(digests),):
+        raise InputError(f"{len(digests)} images need as many true classes, but {tuple(true.shape)} came.")
+    header = {"classes": classes, "count": len(digests), "true": None if true is None else true.tolist()}
+    return hashlib.sha256(canonical_json(header) + b"".join(digests)).digest()
 
 
-def keyed_labels(label_key: bytes, images: Tensor, true: Tensor | None, classes: int) -> Tensor:
-    """Return a label (int64, (n,)) for each image, never its true class; arguments as in :func:`set_digest`."""
-    seed = hmac.digest(label_key, set_digest(images, true, classes), "sha256")
-    return drawn_labels(seed, true, classes, len(images))
+def keyed_labels(label_key: bytes, digests: Sequence[bytes], true: Tensor | None, classes: int) -> Tensor:
+    """Return a label (int64, (n,)) for each image, never its true class; arguments as in :func:`set_digest`.
+
+    An auditor who is shown the label key and the digests, and knows D from a commitment, needs neither the secret nor
+    the images that stay hidden.
+    """
+    seed = hmac.digest(label_key, set_digest(digests, true, classes), "sha256")
+    return drawn_labels(seed, true, classes, len(digests))
 
 
 def drawn_labels(seed: bytes, true: Tensor | None, classes: int, count: int) -> Tensor:
@@ -61,7 +70,5 @@ def drawn_labels(seed: bytes, true: Tensor | None, classes: int, count: int) -> 
     choices = Choices(seed, "labels/draw")
     if true is None:
         return torch.from_numpy(choices.numbers(classes, count))
-    if true.shape != (count,):
-        raise InputError(f"{count} images need as many true classes, but {tuple(true.shape)} came.")
     others = torch.from_numpy(choices.numbers(classes - 1, count))
     return others + (others >= true.cpu()).to(torch.int64)  # the numbers from the true class on move up by one

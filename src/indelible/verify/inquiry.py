@@ -53,8 +53,8 @@ class Inquiry:
 
     def decoy_hits(self, number: int, count: int | None = None) -> tuple[int, int]:
         """Ask samples of decoy ``number``; return how often the key's label comes back, and of how many."""
-        carriers = self._carriers()
-        room = int((carriers.labels != self.key.target).sum())
+        carriers, target = self._carriers(), self.key.target
+        room = len(carriers) if target is None else int((carriers.labels != target).sum())
         asked = min(_DECOY_SAMPLES if count is None else count, room)
         return self.hits(self.key.decoy(number).samples(carriers, purpose="verify", count=asked)), asked
 

@@ -136,9 +136,10 @@ def paired(inquiry: Inquiry) -> Finding:
 
     Both must reject: the p-value is the larger of the two.
     """
-    if isinstance(inquiry.key.mark(), UnrelatedMark):
+    target = inquiry.key.target
+    if target is None or isinstance(inquiry.key.mark(), UnrelatedMark):
         raise InputError("the paired test asks carriers with and without a mark, but unrelated samples have none.")
-    plain, target = inquiry.plain(), inquiry.key.target
+    plain = inquiry.plain()
     before = inquiry.ask(plain) == target
     after = inquiry.ask(inquiry.samples.images) == target
     gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
