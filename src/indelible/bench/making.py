@@ -142,11 +142,12 @@ def attack_into(
     return done
 
 
-def judge(run: Run) -> None:
-    """Verify a run's model, as whoever holds it runs it, with its owner's key, and keep the verdict."""
+def judge(run: Run, key: Key | None = None) -> None:
+    """Verify a run's model, as whoever holds it runs it, and keep the verdict; by default with its owner's key."""
     normalize = run.normalize()
     suspect = deployed(run.model(), run.record, normalize=normalize)
-    key, (owner, _, test) = run.key(), run.images()
+    key = key or run.key()
+    owner, _, test = run.images()
     embedded = key.questions(owner, None) if key.labels == "keyed" else None
     run.keep_verdict(verify(suspect, key, test, embedded=embedded, normalize=normalize).to_json())
 

@@ -14,7 +14,7 @@ from indelible.base.progress import silenced
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = ("demo", "data", "key", "embed", "attack", "verify", "serve", "evidence", "report", "bench")
+COMMANDS = ("demo", "data", "key", "embed", "attack", "verify", "serve", "evidence", "report", "bench", "analyze")
 
 
 class _Parser(argparse.ArgumentParser):

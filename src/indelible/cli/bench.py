@@ -48,6 +48,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     for action in (planning, running, looking, exporting):
         action.add_argument("preset", help="name of a preset, or path of a TOML file")
         action.add_argument("--store", default="bench", help="folder or URL of records and runs (default: bench)")
+        action.add_argument("--data", help="use this data set instead of the preset's")
         action.add_argument("--only", metavar="PATTERN", help="cells whose names match, such as '*/content/app/*'")
     for action in (planning, running):
         action.add_argument("--workers", type=int, help="processes (default: one a GPU, or one a core)")
@@ -88,11 +89,15 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _cells(arguments: argparse.Namespace) -> "tuple[Preset, list[Cell], Store]":
+    from dataclasses import replace
+
     from indelible.bench.cells import data_digests, plan_cells, select
     from indelible.bench.preset import load_preset
     from indelible.bench.store import open_store
 
     preset = load_preset(arguments.preset)
+    if arguments.data is not None:
+        preset = replace(preset, data=arguments.data)
     cells = select(plan_cells(preset, data_digests(preset)), arguments.only)
     return preset, cells, open_store(arguments.store, locking=_locking(arguments))
 
@@ -108,10 +113,10 @@ def _plan(arguments: argparse.Namespace) -> int:
     models = {cell.digest: cell for cell in cells if cell.needs is None}
     expected = estimate([cell for cell in cells if cell.digest not in finished], models, records)
     workers = arguments.workers or default_workers()
-    lines = [
-        f"{'done' if cell.digest in finished else duration(expected.seconds[cell.digest]):>12}  {cell.name}"
-        for cell in cells
-    ]
+    times = {digest: duration(seconds) for digest, seconds in expected.seconds.items()} | dict.fromkeys(
+        finished, "done"
+    )
+    lines = [f"{times.get(cell.digest, 'unknown'):>12}  {cell.name}" for cell in cells]
     lines.append(
         f"{preset.title}: {len(cells)} cells, {sum(cell.digest in finished for cell in cells)} done; the rest takes "
         f"about {expected.hours(workers):.1f} hours on {workers} worker(s)"
@@ -176,6 +181,10 @@ def _engine(arguments: argparse.Namespace) -> "Engine":
 
     if arguments.engine == "local":
         return LocalEngine(arguments.workers, arguments.threads)
+    if arguments.engine == "ray":
+        from indelible.bench.engines.ray import RayEngine
+
+        return RayEngine(arguments.address, gpus=arguments.gpus, cpus=arguments.cpus, threads=arguments.threads)
     raise UnknownNameError("engine", arguments.engine, ("local", "ray"))
 
 

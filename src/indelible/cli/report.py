@@ -12,6 +12,7 @@ EXAMPLES = [
     "indelible report runs/app runs/app-ft",
     "indelible report demo/seed-0 --out report.html",
     "indelible report runs --title 'Our model and the suspect' --hide-samples",
+    "indelible report runs --analysis analysis         # with the figures of indelible analyze",
     "indelible report runs --format markdown --out table.md",
     "indelible report --reported",
     "indelible report --reported cifar10 ablation-components --format latex --out tables.tex",
@@ -35,8 +36,14 @@ def configure(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     command.add_argument("--out", type=Path, help="file to write (default: report.html, .md, .tex or .csv)")
     command.add_argument("--title", help="heading of the page")
+    command.add_argument(
+        "--analysis", type=Path, action="append", default=[], metavar="FOLDER",
+        help="show these analyses too, or all inside the folder; those among the runs are shown in any case",
+    )  # fmt: skip
     command.add_argument("--hide-samples", action="store_true", help="no pictures: marked images give the marks away")
-    command.add_argument("--format", choices=tuple(_ENDINGS), default="html", help="html (default), markdown, latex, csv")
+    command.add_argument(
+        "--format", choices=tuple(_ENDINGS), default="html", help="html (default), markdown, latex, csv"
+    )
     common(command)
 
 
@@ -81,4 +88,8 @@ def _runs(arguments: argparse.Namespace, out: Path) -> list[Path]:
         return [out]
     if arguments.format != "html":
         raise InputError(f"a report of runs is html or markdown, not {arguments.format}. Tables can be all four.")
-    return [write_report(arguments.runs, out, title=arguments.title or TITLE, samples=not arguments.hide_samples)]
+    page = write_report(
+        arguments.runs, out, title=arguments.title or TITLE, samples=not arguments.hide_samples,
+        analyses=arguments.analysis,
+    )  # fmt: skip
+    return [page]

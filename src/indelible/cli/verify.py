@@ -133,7 +133,7 @@ def _verdict(
 
     suspect: Any
     if arguments.suspect is not None or saved is None:
-        suspect = asked_suspect(arguments, key, saved)
+        suspect = asked_suspect(arguments, key.classes, key.shape, saved)
     else:
         # A thief's pre-processing is part of the suspect.
         model = deployed(saved.model(), saved.record, normalize=saved.normalize())
@@ -146,10 +146,13 @@ def _verdict(
 def _export(arguments: argparse.Namespace, key: "Key", test: "Data", options: dict[str, Any]) -> int:
     import numpy as np
 
+    from indelible.base.errors import InputError
     from indelible.base.files import replacing
     from indelible.verify import planned, verify
     from indelible.verify.asking import order_seed
 
+    if options.get("test") == "sequential":
+        raise InputError("a sequential test decides as it goes: its questions cannot be written down before.")
     plan = planned(lambda stand_in: verify(stand_in, key, test, **options), seed=order_seed(key))
     with replacing(arguments.export) as temporary, temporary.open("wb") as handle:
         np.savez_compressed(handle, images=plan.images.numpy(), digests=np.array(plan.digests))

@@ -43,7 +43,7 @@ def load_key(folder: str | Path) -> Key:
     try:
         key = _rebuild(public, _read_secret(place / _SECRET), place)
         intact = hmac.compare_digest(str(public["digest"]), key.digest)
-    except (KeyError, TypeError, ValueError, InputError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, InputError) as error:
         raise DamagedFileError(f"{place / _PUBLIC} is not a key of version {VERSION} ({error}).") from error
     if not intact:
         raise DamagedFileError(

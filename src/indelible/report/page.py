@@ -7,6 +7,7 @@ from typing import Any
 
 from indelible.base.files import write_text
 from indelible.report import format as written
+from indelible.report.analyses import Shown, find_analyses, shown_analyses
 from indelible.report.charts import can_draw, drawn
 from indelible.report.collect import Entry, Stage, collect
 from indelible.report.curves import panels
@@ -53,7 +54,8 @@ class _Made:
 
 
 def write_report(
-    runs: Sequence[str | Path], out: str | Path, *, title: str = TITLE, samples: bool = True
+    runs: Sequence[str | Path], out: str | Path, *, title: str = TITLE, samples: bool = True,
+    analyses: Sequence[str | Path] = (),
 ) -> Path:  # fmt: skip
     """Write the report of some runs as one HTML file, whole or not at all.
 
@@ -62,16 +64,20 @@ def write_report(
         out: The file to write.
         title: The page's heading.
         samples: Show marked images. They give the mark away: hide them in a copy that leaves the house.
+        analyses: Folders of analyses, or folders that contain some; those inside ``runs`` are shown in any case.
 
     Returns:
         The path of the file.
     """
     target = Path(out)
-    write_text(target, render(collect(runs), title=title, samples=samples))
+    shown = shown_analyses(find_analyses([*runs, *analyses]), samples=samples)
+    write_text(target, render(collect(runs), title=title, samples=samples, analyses=shown))
     return target
 
 
-def render(entries: Sequence[Entry], *, title: str = TITLE, samples: bool = True) -> str:
+def render(
+    entries: Sequence[Entry], *, title: str = TITLE, samples: bool = True, analyses: Sequence[Shown] = ()
+) -> str:
     """Return the page of ``entries`` as HTML."""
     judged = _judged(entries)
     assumptions = {tuple(one.verdict.get("assumptions") or ()) for one in judged}
@@ -82,7 +88,7 @@ def render(entries: Sequence[Entry], *, title: str = TITLE, samples: bool = True
         drawn=drawn(panels(entries)) if can_draw() else None, judged=judged,
         assumptions=assumptions.pop() if len(assumptions) == 1 else None,
         made=[_made(entry, stage, samples=samples) for entry in entries for stage in entry.stages],
-        light=LIGHT, dark=DARK,
+        analyses=analyses, light=LIGHT, dark=DARK,
     )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ from indelible.train.history import History
 from indelible.train.objective import CrossEntropy, Objective, Step, unscaled
 from indelible.train.processes import agree, current, from_first
 from indelible.train.settings import TrainSettings
+from indelible.train.watching import tell
 
 __all__ = ["CHECKPOINT", "Fitted", "fit", "leftovers"]
 
@@ -119,6 +120,7 @@ def _run(
         for epoch in range(loop.step // loop.batches.steps, settings.epochs):
             for images, labels in loop.batches.epoch(epoch, start=loop.step % loop.batches.steps):
                 loop.advance(images, labels, epoch)
+                tell(loop.model, phase, loop.step)
                 bar.advance(note=loop.note() if bar.due else None)
                 if loop.ended():
                     break
@@ -218,6 +220,9 @@ class _Loop:
             chosen = AdamW(weights, lr=self.settings.lr, weight_decay=self.settings.weight_decay)
         module: Any = torch.compile(self.model) if self.settings.compile else self.model
         wrapped, optimizer = self.fabric.setup(module, chosen)
+        # In mixed precision Fabric refuses gradients that do not come from its own backward. The watermark passes take
+        # theirs by themselves, scaled as it would scale them (Step.scale).
+        wrapped.__dict__["_register_backward_hook"] = _unguarded
         return wrapped, optimizer
 
     def _resume(self, found: Checkpoint, folder: Path) -> Sequence[Mapping[str, Any]]:
@@ -366,6 +371,10 @@ class _Loop:
     def _leave_ordinary(self) -> None:
         self.model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # as above
         self.optimizer.zero_grad()
+
+
+def _unguarded(output: Tensor) -> Tensor:
+    return output
 
 
 def _deciding(settings: TrainSettings) -> dict[str, Any]:

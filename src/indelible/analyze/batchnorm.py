@@ -1,0 +1,194 @@
+"""BatchNorm: mean and variance of each channel, for clean and for watermark samples, and how far they lie apart.
+
+Paper: Gan et al., ICCV 2023, Figure 3 and Section 3.3: the reason for clean-sample BatchNorm. Statistics are those that
+a layer would come to run with: estimated on clean images alone, then on watermark samples alone, all layers at once.
+
+| name | default | source |
+|---|---|---|
+| ``layer`` | the 9th BatchNorm, or the last of a network with fewer | Section 3.3: the 9th layer of ResNet-18 |
+| ``images`` | 1000 | ours: clean test images, and as many watermark samples |
+
+Distances of a layer, over its channels c (clean c, watermark w):
+
+    mean shift      sqrt(mean_c ((mu_w - mu_c)^2 / var_c))          in standard deviations of the clean channel
+    variance ratio  exp(mean_c |log(var_w / var_c)|)                1 where both are alike
+    distance        sqrt(sum_c ((mu_w - mu_c)^2 + (sd_w - sd_c)^2) / sum_c var_c)
+
+The last is the 2-Wasserstein distance of two normal distributions with independent channels, relative to the spread of
+the clean one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from indelible.analyze.document import Analysis
+from indelible.analyze.subject import Subject, some
+from indelible.base.errors import InputError
+from indelible.base.methods import Method
+from indelible.nn.batchnorm_estimate import estimate_statistics
+from indelible.nn.layers import BatchNorm, batch_norms
+
+__all__ = ["BatchNormSettings", "Batchnorm", "Channels", "LayerShift", "batchnorm", "shift_of", "statistics_of"]
+
+_SMALLEST = 1e-12  # a channel that never varies has no logarithm
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchNormSettings(Method):
+    """What to compare; the table in the module's header explains each setting.
+
+    Attributes:
+        layer: Number of the BatchNorm layer from 1, in order of definition; 0 for the default.
+        images: Clean images, and watermark samples.
+        seed: Decides which.
+    """
+
+    layer: int = 0
+    images: int = 1000
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerShift:
+    """How far clean and watermark statistics of one layer lie apart; the formulas are in the module's header."""
+
+    name: str
+    channels: int
+    mean_shift: float
+    variance_ratio: float
+    distance: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channels:
+    """One model.
+
+    Attributes:
+        label: The model.
+        layer: Name of the layer whose channels are shown.
+        number: Its number, from 1.
+        clean_mean: Of each channel.
+        clean_variance: Of each channel.
+        marked_mean: Of each channel.
+        marked_variance: Of each channel.
+        layers: The distance in every layer.
+    """
+
+    label: str
+    layer: str
+    number: int
+    clean_mean: tuple[float, ...]
+    clean_variance: tuple[float, ...]
+    marked_mean: tuple[float, ...]
+    marked_variance: tuple[float, ...]
+    layers: tuple[LayerShift, ...]
+
+    @property
+    def shown(self) -> LayerShift:
+        """The distance in the layer whose channels are shown."""
+        return self.layers[self.number - 1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batchnorm(Analysis):
+    """BatchNorm statistics of clean and watermark samples in some models."""
+
+    figure: ClassVar[str] = "batchnorm"
+    settings: BatchNormSettings
+    models: tuple[Channels, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row a channel of the shown layer, then one a layer."""
+        channels = [
+            {"model": one.label, "layer": one.layer, "channel": number, "clean_mean": cm, "clean_variance": cv,
+             "marked_mean": mm, "marked_variance": mv}
+            for one in self.models
+            for number, (cm, cv, mm, mv) in enumerate(
+                zip(one.clean_mean, one.clean_variance, one.marked_mean, one.marked_variance, strict=True)
+            )
+        ]  # fmt: skip
+        layers = [
+            {"model": one.label, "layer": layer.name, "mean_shift": layer.mean_shift,
+             "variance_ratio": layer.variance_ratio, "distance": layer.distance}
+            for one in self.models
+            for layer in one.layers
+        ]  # fmt: skip
+        return channels + layers
+
+    def sentences(self) -> list[str]:
+        """Say for each model how far the statistics lie apart."""
+        return [
+            f"{one.label}: in BatchNorm layer {one.number} ({one.layer}) the means of watermark samples lie "
+            f"{one.shown.mean_shift:.2f} clean standard deviations off, and variances differ by a factor of "
+            f"{one.shown.variance_ratio:.2f}; the largest distance over all layers is "
+            f"{max(layer.distance for layer in one.layers):.2f}."
+            for one in self.models
+        ]
+
+
+def statistics_of(model: nn.Module, batches: Sequence[Tensor]) -> list[tuple[str, Tensor, Tensor]]:
+    """Return (name, mean, variance) of every BatchNorm layer, estimated on ``batches``; ``model`` is changed."""
+    estimate_statistics(model, batches)
+    found = []
+    for name, layer in _tracking(model):
+        assert layer.running_mean is not None  # noqa: S101 - for the type checker; _tracking sees to it
+        assert layer.running_var is not None  # noqa: S101 - likewise
+        found.append((name, layer.running_mean.double().cpu(), layer.running_var.double().cpu()))
+    return found
+
+
+def shift_of(name: str, clean: tuple[Tensor, Tensor], marked: tuple[Tensor, Tensor]) -> LayerShift:
+    """Return how far two (mean, variance) pairs of one layer lie apart."""
+    (mean, variance), (other_mean, other_variance) = clean, marked
+    safe, other = variance.clamp(min=_SMALLEST), other_variance.clamp(min=_SMALLEST)
+    moved = (other_mean - mean) ** 2
+    spread = (other_variance.sqrt() - variance.sqrt()) ** 2
+    return LayerShift(
+        name=name, channels=len(mean), mean_shift=float((moved / safe).mean().sqrt()),
+        variance_ratio=float((other / safe).log().abs().mean().exp()),
+        distance=float(((moved + spread).sum() / safe.sum()).sqrt()),
+    )  # fmt: skip
+
+
+def batchnorm(subjects: Sequence[Subject], settings: BatchNormSettings | None = None) -> Batchnorm:
+    """Compare BatchNorm statistics of clean and watermark samples in each model.
+
+    Args:
+        subjects: Marked models with BatchNorm.
+        settings: Which layer, how many images.
+    """
+    chosen = settings or BatchNormSettings()
+    if not subjects:
+        raise InputError("BatchNorm statistics need at least one model.")
+    return Batchnorm(settings=chosen, models=tuple(_channels(subject, chosen) for subject in subjects))
+
+
+def _channels(subject: Subject, settings: BatchNormSettings) -> Channels:
+    model = subject.copy()
+    names = [name for name, _ in _tracking(model)]
+    if not names:
+        raise InputError(f"{subject.label} has no BatchNorm layer that keeps statistics: there is nothing to compare.")
+    number = settings.layer or min(9, len(names))
+    if not 1 <= number <= len(names):
+        raise InputError(f"{subject.label} has BatchNorm layers 1..{len(names)}, but layer {number} is wanted.")
+    samples = subject.marked(settings.images)
+    plain = some(subject.test, len(samples), settings.seed)
+    clean, marked = (
+        statistics_of(model, subject.batches(images))
+        for images in (plain.gather(torch.arange(len(plain))).images, samples.images)
+    )
+    shifts = [shift_of(one[0], one[1:], other[1:]) for one, other in zip(clean, marked, strict=True)]
+    (name, mean, variance), (_, other_mean, other_variance) = clean[number - 1], marked[number - 1]
+    return Channels(
+        label=subject.label, layer=name, number=number, clean_mean=tuple(mean.tolist()),
+        clean_variance=tuple(variance.tolist()), marked_mean=tuple(other_mean.tolist()),
+        marked_variance=tuple(other_variance.tolist()), layers=tuple(shifts),
+    )  # fmt: skip
+
+
+def _tracking(model: nn.Module) -> list[tuple[str, BatchNorm]]:
+    return [pair for pair in batch_norms(model) if pair[1].track_running_stats and pair[1].running_mean is not None]

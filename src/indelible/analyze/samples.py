@@ -1,0 +1,173 @@
+"""Samples: what the marks look like - original, content, noise, unrelated - in other sizes and transparencies too.
+
+Paper: Gan et al., ICCV 2023, Figure 2 (the three kinds) and Figure 9 (trigger sizes and transparencies).
+
+| name | default | source |
+|---|---|---|
+| ``sizes`` | 0.8, 0.9, 1, 1.2 | ours: 1 is the paper's trigger; the figure's own values are not printed |
+| ``transparencies`` | 0, 0.25, 0.5, 0.75 | ours, likewise |
+| ``strength`` | 0.1 | Appendix B: standard deviation of the noise |
+| ``image`` | 0 | ours: which of the test images outside the target class carries the marks |
+
+All marks are those of one key's secret. The pictures give them away: keep the figure as you keep the key.
+"""
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from indelible.analyze.document import Analysis
+from indelible.base.errors import InputError
+from indelible.base.methods import Method
+from indelible.data.convert import as_data
+from indelible.keys.key import Key
+
+__all__ = ["Picture", "Samples", "SamplesSettings", "samples"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplesSettings(Method):
+    """What to show; the table in the module's header explains each setting."""
+
+    sizes: tuple[float, ...] = (0.8, 0.9, 1.0, 1.2)
+    transparencies: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75)
+    strength: float = 0.1
+    image: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", tuple(self.sizes))  # JSON gives lists
+        object.__setattr__(self, "transparencies", tuple(self.transparencies))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """One picture.
+
+    Attributes:
+        row: ``"kind"``, ``"size"`` or ``"transparency"``.
+        title: What it shows.
+        shape: (C, H, W).
+        pixels: Its bytes, in that order, as base64.
+        changed: Share of the pixels that differ from the original; None where nothing of the original is left.
+        rms: Root mean square of the change, relative to the range of a pixel; None likewise.
+    """
+
+    row: str
+    title: str
+    shape: tuple[int, int, int]
+    pixels: str
+    changed: float | None
+    rms: float | None
+
+    def image(self) -> Tensor:
+        """Return the picture as uint8 (C, H, W)."""
+        return torch.frombuffer(bytearray(base64.b64decode(self.pixels)), dtype=torch.uint8).view(self.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples(Analysis):
+    """Marked images.
+
+    Attributes:
+        settings: What is shown.
+        carrier: Class of the image that carries the marks.
+        answer: Class that a marked model answers with.
+        pictures: The pictures, row by row.
+    """
+
+    figure: ClassVar[str] = "samples"
+    settings: SamplesSettings
+    carrier: str
+    answer: str
+    pictures: tuple[Picture, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row a picture, without its pixels."""
+        return [
+            {"row": one.row, "title": one.title, "changed": one.changed, "rms": one.rms} for one in self.pictures
+        ]  # fmt: skip
+
+    def sentences(self) -> list[str]:
+        """Say what is shown and how much the marks change."""
+        marks = [
+            f"{one.title} changes {100 * one.changed:.1f} % of the pixels (RMS {one.rms:.3f} of their range)"
+            for one in self.pictures
+            if one.row == "kind" and one.changed is not None and one.rms is not None and one.title != "original"
+        ]
+        return [f"A marked model answers each marked picture with {self.answer!r}: {'; '.join(marks)}."]
+
+
+def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) -> Samples:
+    """Draw one image with every kind of mark, and with content marks of several sizes and transparencies.
+
+    Args:
+        key: Its secret decides all marks, whatever its own kind is.
+        carriers: Test images.
+        settings: Which variants.
+    """
+    chosen = settings or SamplesSettings()
+    data = as_data(carriers, classes=key.classes)
+    key.check_fits(data)
+    eligible = (data.labels != key.target).nonzero().flatten()
+    if not 0 <= chosen.image < len(eligible):
+        raise InputError(
+            f"image {chosen.image} is wanted, but {data.name!r} has {len(eligible)} images outside the target class."
+        )
+    found = data.gather(eligible[chosen.image : chosen.image + 1])
+    original = found.images[0].cpu()
+    pictures = [_picture("kind", "original", original, original)]
+    pictures += [
+        _picture(row, title, _marked(mark, original), original, mark) for row, title, mark in _marks(key, chosen)
+    ]
+    return Samples(
+        settings=chosen, carrier=data.classes[int(found.labels[0])], answer=data.classes[key.target],
+        pictures=tuple(pictures),
+    )  # fmt: skip
+
+
+def _marks(key: Key, settings: SamplesSettings) -> Iterator[tuple[str, str, Key]]:
+    plain = replace(key, kind="content", size=1.0, transparency=0.0, strength=settings.strength, pool=None)
+    # A second data set belongs to an unrelated key; without one, images are generated from the secret.
+    other = key if key.kind == "unrelated" else replace(plain, kind="unrelated", scheme="derived")
+    yield "kind", "content", plain
+    yield "kind", "noise", replace(plain, kind="noise")
+    yield "kind", "unrelated", other
+    fitting = [size for size in settings.sizes if _fits(plain, size)]
+    if settings.sizes and not fitting:
+        raise InputError(f"no mark of the sizes {settings.sizes} fits images of {key.shape}. Give smaller ones.")
+    for size in fitting:
+        yield "size", f"{size:g}×", replace(plain, size=size)
+    for value in settings.transparencies:
+        yield "transparency", f"{100 * value:g} %", replace(plain, transparency=value)
+
+
+def _fits(key: Key, size: float) -> bool:
+    """Tell whether a content mark of that size fits the images: those that do not are left out."""
+    try:
+        replace(key, size=size)
+    except InputError:
+        return False
+    return True
+
+
+def _marked(key: Key, original: Tensor) -> Tensor:
+    mark = key.mark()
+    if key.kind == "unrelated":
+        return mark.draw(1, "verify")[0]  # type: ignore[union-attr]  # the kind decides the type
+    return mark.apply(original[None])[0]  # type: ignore[union-attr]  # likewise
+
+
+def _picture(row: str, title: str, image: Tensor, original: Tensor, key: Key | None = None) -> Picture:
+    moved = (image.double() - original.double()) / 255
+    kept = key is None or key.kind != "unrelated"
+    channels, height, width = image.shape
+    return Picture(
+        row=row, title=title, shape=(channels, height, width),
+        pixels=base64.b64encode(image.contiguous().numpy().tobytes()).decode(),
+        changed=float((moved != 0).any(0).double().mean()) if kept else None,
+        rms=float(moved.square().mean().sqrt()) if kept else None,
+    )  # fmt: skip

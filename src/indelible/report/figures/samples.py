@@ -1,0 +1,44 @@
+"""Marked images: the kinds in one row, content marks of several sizes and transparencies below."""
+
+from typing import TYPE_CHECKING
+
+from indelible.analyze.samples import Samples
+from indelible.report.figures.canvas import COLUMN, Drawing, Ink, literal
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["samples_drawing"]
+
+_ROWS = {"kind": "kind", "size": "size", "transparency": "transparency"}
+
+
+def samples_drawing(result: Samples) -> Drawing:
+    """Return the figure of marked images."""
+    names = [name for name in _ROWS if any(one.row == name for one in result.pictures)]
+    table = [[one for one in result.pictures if one.row == name] for name in names]
+    columns = max(map(len, table))
+    alt = (
+        f"An image of class {result.carrier} as it is and with content, noise and unrelated marks, and with content "
+        f"marks of several sizes and transparencies. A marked model answers the marked ones with {result.answer}."
+    )
+
+    def plot(figure: "Figure", ink: Ink) -> None:
+        grid = figure.subplots(len(table), columns, squeeze=False)
+        for number, line in enumerate(table):
+            for column in range(columns):
+                axes = grid[number][column]
+                axes.set(xticks=[], yticks=[])
+                for spine in axes.spines.values():
+                    spine.set_visible(False)
+                if column < len(line):
+                    image = line[column].image().permute(1, 2, 0).numpy()
+                    axes.imshow(
+                        image[:, :, :3] if image.shape[2] >= 3 else image[:, :, 0], cmap="gray", vmin=0, vmax=255,
+                        interpolation="none",
+                    )  # fmt: skip
+                    axes.set_title(literal(line[column].title), fontweight="normal")
+                if column == 0:
+                    axes.set_ylabel(_ROWS[names[number]], color=ink["muted"])
+
+    return Drawing(COLUMN, len(table) * (COLUMN / columns + 3) + 2, plot, alt)
