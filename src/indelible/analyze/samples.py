@@ -112,7 +112,7 @@ def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) ->
     chosen = settings or SamplesSettings()
     data = as_data(carriers, classes=key.classes)
     key.check_fits(data)
-    eligible = (data.labels != key.target).nonzero().flatten()
+    eligible = (data.labels != key.one_target).nonzero().flatten()
     if not 0 <= chosen.image < len(eligible):
         raise InputError(
             f"image {chosen.image} is wanted, but {data.name!r} has {len(eligible)} images outside the target class."
@@ -124,7 +124,7 @@ def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) ->
         _picture(row, title, _marked(mark, original), original, mark) for row, title, mark in _marks(key, chosen)
     ]
     return Samples(
-        settings=chosen, carrier=data.classes[int(found.labels[0])], answer=data.classes[key.target],
+        settings=chosen, carrier=data.classes[int(found.labels[0])], answer=data.classes[key.one_target],
         pictures=tuple(pictures),
     )  # fmt: skip
 

@@ -131,7 +131,7 @@ class Subject:
     def _samples(self, data: Data, purpose: Purpose, count: int) -> WatermarkSamples:
         mark = self.key.mark()
         room = mark.capacity(purpose) if isinstance(mark, UnrelatedMark) else None
-        eligible = int((data.labels != self.key.target).sum())
+        eligible = int((data.labels != self.key.one_target).sum())
         return self.key.samples(data, purpose=purpose, count=min(count, eligible, count if room is None else room))
 
     def batches(self, images: Tensor, size: int = _BATCH) -> tuple[Tensor, ...]:
