@@ -85,10 +85,13 @@ def _list(arguments: argparse.Namespace) -> int:
 def _cells(arguments: argparse.Namespace) -> "tuple[Preset, list[Cell], Store]":
     from dataclasses import replace
 
+    from indelible.base.errors import UnknownNameError
     from indelible.bench.cells import data_digests, plan_cells, select
-    from indelible.bench.preset import load_preset
+    from indelible.bench.preset import load_preset, preset_names
     from indelible.bench.store import open_store
 
+    if not arguments.preset.endswith(".toml") and arguments.preset not in preset_names():
+        raise UnknownNameError("preset", arguments.preset, [*preset_names(), *MEASUREMENTS])
     preset = load_preset(arguments.preset)
     if arguments.data is not None:
         preset = replace(preset, data=arguments.data)
