@@ -24,8 +24,8 @@ $(DOCS_READY): $(READY)
 demo: $(READY) ## embed, attack, verify and report on the embedded data (minutes; the report is demo/report.html)
 	$(BIN)/indelible demo --out $(DEMO)
 
-test: $(READY) ## all tests, offline, warnings as errors
-	$(BIN)/python -m pytest
+test: $(READY) ## all tests, offline, warnings as errors, on all cores
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(READY) ## ruff (lint and format check) and mypy strict on src and tests
 	$(BIN)/ruff check .

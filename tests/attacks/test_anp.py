@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from indelible.attacks import AdversarialNeuronPruning
-from indelible.attacks.anp import NeuronNoise, pruned_at
+from indelible.attacks.anp import NeuronNoise, below_zero, pruned_at
 from indelible.attacks.base import attack
 from indelible.base.errors import InputError
 from indelible.base.seeding import generator
@@ -97,6 +97,28 @@ def test_only_scales_of_normalisation_change(net: TinyNet, data: ImageData) -> N
     assert int((weights == 0).sum()) == metrics["pruned"]
     assert metrics["neurons"] == 24
     assert attacked.record.images >= 2 * 3 * 288
+
+
+def test_thresholds_below_zero_by_hand() -> None:
+    """Sixteen neurons below zero: an eighth of them are the two that were pushed furthest, and so on."""
+    pushed = torch.arange(-16, 0) / 16.0
+    mask = torch.cat([torch.tensor([0.0, 0.3, 1.2]), pushed.flip(0)])
+    found = below_zero(mask)
+    assert found == (-15 / 16, -13 / 16, -11 / 16, -9 / 16, -7 / 16, -5 / 16, -3 / 16)
+    assert [int((pruned_at(mask, threshold) == 0).sum()) for threshold in found] == [2, 4, 6, 8, 10, 12, 14]
+    assert int((pruned_at(mask, 0.0) == 0).sum()) == 17  # all below zero, and the one at zero
+    assert below_zero(torch.tensor([0.0, 0.5])) == ()
+    assert below_zero(torch.tensor([-0.5, 0.5, -0.25])) == (-0.5,)  # of two, four to seven eighths are one
+
+
+def test_paper_has_no_strength_below_zero(net: TinyNet, data: ImageData) -> None:
+    curves = [
+        attack(net, data, "anp", device="cpu", recipe=recipe, epochs=4, eps=1.0, lr=5.0).curve
+        for recipe in ("sound", "paper")
+    ]
+    least = [min(curve.values) for curve in curves if curve is not None]
+    assert least[0] < 0
+    assert least[1] == 0
 
 
 def test_paper_thresholds_depend_on_the_number_of_classes(net: TinyNet, data: ImageData) -> None:

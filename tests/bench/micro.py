@@ -1,15 +1,20 @@
 """A benchmark of seconds: stripes, a tiny network, every attack of the paper at its cheapest."""
 
+import os
+import sys
+import time
 from pathlib import Path
+from typing import Self
 
 import numpy as np
+from torch import Tensor
 
 from indelible.bench.cells import Cell, data_digests, plan_cells
 from indelible.bench.engines import Job
 from indelible.bench.preset import Preset, load_preset
 from indelible.bench.store import open_store
 from indelible.bench.work import Outcome, do_cell
-from tests.conftest import stripes
+from tests.conftest import TinyNet, stripes
 
 PRESET = """# indelible bench run micro.toml
 title = "Micro"
@@ -79,7 +84,9 @@ def write_preset(folder: Path, *, extra: str = "", images: int = 160, change: tu
             y_test=test.labels.numpy(),
         )  # fmt: skip
     path = folder / "micro.toml"
-    path.write_text((PRESET.format(data=data) + extra).replace(*change) if change[0] else PRESET.format(data=data) + extra)
+    path.write_text(
+        (PRESET.format(data=data) + extra).replace(*change) if change[0] else PRESET.format(data=data) + extra
+    )
     return path
 
 
@@ -87,6 +94,28 @@ def cells_of(path: Path) -> tuple[Preset, list[Cell]]:
     """Return a preset and its cells."""
     preset = load_preset(path)
     return preset, plan_cells(preset, data_digests(preset))
+
+
+class LoggedNet(TinyNet):
+    """Notes in the file ``$MICRO_LOG`` where it is built; hangs on the node that the file ``$MICRO_DOOMED`` names."""
+
+    def __init__(self, classes: int = 4, channels: int = 3) -> None:
+        super().__init__(classes, channels)
+        if "MICRO_LOG" in os.environ:
+            with Path(os.environ["MICRO_LOG"]).open("a") as log:
+                log.write(f"{_node()}\n")
+
+    def forward(self, images: Tensor) -> Tensor:
+        doomed = os.environ.get("MICRO_DOOMED")
+        while self.training and doomed is not None and Path(doomed).read_text() == _node():
+            time.sleep(0.1)
+        return super().forward(images)
+
+
+def _node() -> str:
+    if "ray" in sys.modules and sys.modules["ray"].is_initialized():
+        return str(sys.modules["ray"].get_runtime_context().get_node_id())
+    return str(os.getpid())
 
 
 class InlineEngine:
@@ -99,7 +128,7 @@ class InlineEngine:
 
     free = 1
 
-    def __enter__(self) -> "InlineEngine":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

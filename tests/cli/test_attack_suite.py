@@ -103,7 +103,14 @@ def test_the_cheaper_budget_has_its_own_folder_and_measures_curves_by_fewer_imag
     assert all(round(row["ba"] * 20, 6) % 1 == 0 for row in curve["rows"])
     # The verdict is by all test images, whatever the curve was measured by: 80 less those of the target class.
     assert verdict["trials"] == 60
-    capsys.readouterr()
+
+    # Again, after a crash between the attack and the look at it: only the verdict is made.
+    (made.folder / "verdict.json").unlink()
+    assert main([*words, "--set", "lr=0.04"]) == 2
+    assert main([*words, "--json"]) == 0
+    assert made.verdict() == verdict
+    assert main(words) == 2
+    assert "finished run already" in capsys.readouterr().err
 
 
 def test_refusals(capsys: pytest.CaptureFixture[str], victim: Path, tmp_path: Path) -> None:

@@ -221,6 +221,14 @@ class TestBadInput:
             (["attack"], "name the run"),
             (["attack", "nowhere"], "there is no run nowhere"),
             (["verify", "nowhere"], "there is no run nowhere"),
+            (["verify"], "name a run"),
+            (["verify", "--suspect", "m.onnx", "--key", "k"], "name a run"),
+            (["serve", "nowhere"], "there is no run nowhere"),
+            (["evidence", "commit", "nowhere", "--out", "c"], "there is no run nowhere"),
+            (["evidence", "timestamp", "nowhere"], "holds no commitment"),
+            (["evidence", "check", "b", "--roots", "none.pem"], "cannot read none.pem"),
+            (["evidence", "check", "b", "--key", "k"], "--key needs --data"),
+            (["evidence", "sign", "nowhere", "--key", "ec.pem"], "there is no"),
             (["key", "show", "nowhere"], "not a key"),
             (["key", "create", "k"], "--shape"),
             (["bench", "run", "everything"], "speed"),
@@ -235,7 +243,7 @@ class TestBadInput:
         monkeypatch.chdir(tmp_path)
         assert says in run(capsys, *words, code=2)
 
-    @pytest.mark.parametrize("words", [[], ["wash"], ["embed", "--frobnicate"], ["verify"], ["embed", "--seed", "x"]])
+    @pytest.mark.parametrize("words", [[], ["wash"], ["embed", "--frobnicate"], ["evidence"], ["embed", "--seed", "x"]])
     def test_usage(self, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
         with pytest.raises(SystemExit) as caught:
             main(words)

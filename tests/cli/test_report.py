@@ -12,7 +12,9 @@ from indelible.base.errors import InputError
 from indelible.base.records import Record
 from indelible.cli import report
 from indelible.data.splits import Split
+from indelible.report.paper import FORMATS
 from indelible.train.run import Architecture, Run
+from tests.report.results import make_results
 
 
 @pytest.fixture
@@ -52,6 +54,54 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
         _run(str(tmp_path / "nothing"))
 
 
+def test_the_formats_are_those_that_tables_have() -> None:
+    assert report._ENDINGS == FORMATS
+
+
 def test_help_ends_in_examples() -> None:
     assert report.HELP
     assert all(line.startswith("indelible report ") for line in report.EXAMPLES)
+
+
+def test_the_papers_tables_need_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _run("--reported", "--format", "markdown") == 0
+    text = Path("report.md").read_text(encoding="utf-8")
+    assert [line for line in text.splitlines() if line.startswith("### ") and "BA" not in line] == [
+        "### CIFAR-10", "### CIFAR-100", "### ImageNet subset",
+    ]  # fmt: skip
+    assert _run("--reported", "mobilenetv2", "--format", "latex", "--out", "m.tex") == 0
+    assert r"\textbf{99.77} & \textbf{67.84}" in Path("m.tex").read_text(encoding="utf-8")
+
+
+def test_several_sheets_are_named_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("--reported", "cifar10", "--format", "csv", "--out", str(tmp_path / "t.csv"), "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "reports": [str(tmp_path / "t-cifar10.csv"), str(tmp_path / "t-cifar10-ba.csv")]
+    }
+
+
+def test_results_and_a_store_give_tables(tmp_path: Path) -> None:
+    document = make_results(kinds=["content"], methods=["vanilla", "app"], attacks=["ft"])
+    results, records = tmp_path / "results.json", tmp_path / "bench" / "records"
+    results.write_text(json.dumps(document))
+    records.mkdir(parents=True)
+    for number, cell in enumerate(document["cells"]):
+        (records / f"{number}.json").write_text(json.dumps(cell))
+    for given, out in ((results, tmp_path / "a.md"), (tmp_path / "bench", tmp_path / "b.md")):
+        assert _run(str(given), "--format", "markdown", "--out", str(out)) == 0
+    assert (tmp_path / "a.md").read_text() == (tmp_path / "b.md").read_text()
+    assert "| **90.00** (**96.63**, −6.63) |" in (tmp_path / "a.md").read_text(encoding="utf-8")
+
+
+def test_what_does_not_go_together_is_refused(run_folder: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    results.write_text(json.dumps(make_results(kinds=["content"], methods=["app"], attacks=["ft"])))
+    for words, message in (
+        ((), "name runs or results"),
+        ((str(run_folder), "--reported"), "leave out the runs"),
+        ((str(run_folder), str(results)), "different reports"),
+        ((str(run_folder), "--format", "latex"), "html or markdown, not latex"),
+    ):
+        with pytest.raises(InputError, match=message):
+            _run(*words)

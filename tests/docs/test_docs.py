@@ -31,7 +31,22 @@ EXAMPLES = {
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FILE = re.compile(r"`((?:src|tests|docs|tools|\.ci)/[\w./-]+|[A-Z]+(?:\.md)?|[\w.-]+\.(?:toml|yaml|txt))`")
-NOT_FILES = {"MODELS", "SOURCES", "ATTACKS", "EMBEDDINGS", "TEST", "CLASS", "APP", "NAME", "classes.txt"}
+NOT_FILES = {
+    "MODELS",
+    "SOURCES",
+    "ATTACKS",
+    "EMBEDDINGS",
+    "TEST",
+    "CLASS",
+    "APP",
+    "NAME",
+    "classes.txt",
+    "RGB",
+    "NCHW",
+    "RUN",
+    "TOKEN",
+    "README.txt",
+}
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from tools.measure_memory import MEBI, measure
 from torch import nn
 
 from indelible.embed.app import AdversarialPerturbation, WatermarkPasses
 from indelible.keys.key import WatermarkSamples
 from indelible.nn.layers import perturbable_parameters
-from tools.measure_memory import MEBI, measure
 
 
 def wide() -> nn.Module:

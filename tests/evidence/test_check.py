@@ -20,7 +20,7 @@ from indelible.evidence.merkle import audit_path
 from indelible.evidence.opening import opened_indices
 from indelible.keys.key import Key
 from indelible.verify.suspects import ModuleSuspect
-from tests.conftest import SHAPE, TinyNet
+from tests.conftest import SHAPE, TinyNet, stripes
 from tests.evidence.cases import Case, reader
 
 STEPS = [
@@ -367,3 +367,23 @@ def test_a_path_of_the_owner_is_the_slow_one(case: Case) -> None:
     claimed = json.loads((case.bundle / "claim.json").read_bytes())
     for entry in claimed["opened"][:3]:
         assert [bytes.fromhex(one) for one in entry["path"]] == audit_path(entries.leaves, entry["index"])
+
+
+def test_keyed_labels_are_claimed_on_the_embedded_samples(tmp_path: Path) -> None:
+    key = Key.create(kind="noise", classes=4, shape=SHAPE, labels="keyed", count=80)
+    owner = stripes(120)
+    embedded = key.samples(owner, purpose="embed")
+    known = {image.numpy().tobytes(): label for image, label in zip(embedded.images, embedded.labels, strict=True)}
+
+    class Memory:
+        def predict(self, images: torch.Tensor) -> torch.Tensor:
+            return torch.stack([known[image.numpy().tobytes()] for image in images])
+
+    with pytest.raises(InputError, match="embedded samples"):
+        commit(key, owner, tmp_path / "c")
+    commit(key, owner, tmp_path / "c", purpose="embed")
+    verdict = claim(tmp_path / "c", key, owner, Memory(), tmp_path / "b", count=40)
+    assert verdict["owned"]
+    assert (verdict["hits"], verdict["queries"]) == (40, 40)
+    checked = check_bundle(tmp_path / "b", key=key, carriers=owner)
+    assert checked.holds, checked.steps[-1]

@@ -9,6 +9,8 @@ ATTACKS = ("ft", "fp", "anp", "nad", "mcr", "nnl")
 _LEFT = {"vanilla": 0.2, "ew": 0.3, "cw": 0.1, "control": 0.5, "app": 0.9}
 """What remains of WSR 1.0 after FT; each further attack takes two points more, each further seed adds one."""
 
+_OWN: Mapping[str, Mapping[str, Any]] = {"control": {"eps": 0.0}, "app": {"eps": 0.02}}
+
 
 def wsr_after(method: str, attack: str, seed: int = 0) -> float:
     """Return the rule's number."""
@@ -25,7 +27,7 @@ def make_cell(
         settings = {
             "data": "cifar10", "key": {"kind": kind, "target": 0, **(key or {})},
             "method": name or ("app" if method == "control" else method),
-            "method_settings": own if own is not None else {"control": {"eps": 0.0}, "app": {"eps": 0.02}}.get(method, {}),
+            "method_settings": own if own is not None else _OWN.get(method, {}),
         }  # fmt: skip
         rate = 1.0 if wsr is None else wsr
     else:

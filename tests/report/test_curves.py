@@ -10,7 +10,7 @@ import pytest
 from indelible.report.charts import draw
 from indelible.report.collect import collect
 from indelible.report.curves import panels
-from indelible.report.palette import DARK, LIGHT
+from indelible.report.palette import DARK, DIFFERENCES, LIGHT
 from tests.report.runs import make_demo, make_run
 
 
@@ -75,6 +75,20 @@ def test_contrast_is_wcag_aa(palette: dict[str, str]) -> None:
     for ground in ("ground", "raised"):
         for text in ("ink", "muted", "link", "good", "warn"):
             assert _contrast(palette[text], palette[ground]) >= 4.5, (text, ground)
+    for tint in (name for name in palette if re.fullmatch(r"(lo|hi)\d", name)):
+        assert _contrast(palette["ink"], palette[tint]) >= 4.5, tint
     for series in (name for name in palette if re.fullmatch(r"s\d", name)):
         assert _contrast(palette[series], palette["ground"]) >= 3.0, series
     assert LIGHT.keys() == DARK.keys()
+
+
+def test_differences_can_be_read_on_paper() -> None:
+    assert all(_contrast(colour, "#ffffff") >= 4.5 for colour in DIFFERENCES.values())
+    assert len(set(DIFFERENCES.values())) == len(DIFFERENCES)
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+def test_deeper_tints_stand_out_more(palette: dict[str, str]) -> None:
+    for side in ("lo", "hi"):
+        steps = [_contrast(palette[f"{side}{step}"], palette["ground"]) for step in (1, 2, 3)]
+        assert steps == sorted(steps)

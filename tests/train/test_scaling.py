@@ -5,6 +5,7 @@ gradient escapes it.
 """
 
 import copy
+import importlib
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.plugins import Precision
+from lightning_fabric.plugins import MixedPrecision, Precision
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import indelible
+from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from indelible.keys.key import Key
 from indelible.train import CrossEntropy, TrainSettings, fit
@@ -61,7 +63,7 @@ class Scaled(Precision):
     def __init__(self) -> None:
         self.scaler = Scaler()
 
-    def backward(self, tensor: Tensor, model: nn.Module | None, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
+    def backward(self, tensor: Tensor, model: nn.Module | None, *args: Any, **kwargs: Any) -> None:
         self.scaler.scale(tensor).backward()
 
     def optimizer_step(self, optimizer: Any, **kwargs: Any) -> Any:
@@ -69,12 +71,15 @@ class Scaled(Precision):
         return super().optimizer_step(optimizer, **kwargs)
 
 
+def with_plugin(monkeypatch: pytest.MonkeyPatch, precision: Precision) -> None:
+    loop = importlib.import_module("indelible.train.fit")  # the package shows the function of that name
+    monkeypatch.setattr(loop, "make_fabric", lambda **_: Fabric(accelerator="cpu", devices=1, plugins=[precision]))
+
+
 @pytest.fixture
 def scaled(monkeypatch: pytest.MonkeyPatch) -> Scaled:
     precision = Scaled()
-    monkeypatch.setattr(
-        "indelible.train.fit.make_fabric", lambda **_: Fabric(accelerator="cpu", devices=1, plugins=[precision])
-    )
+    with_plugin(monkeypatch, precision)
     return precision
 
 
@@ -94,6 +99,25 @@ def test_no_gradient_of_a_method_escapes_the_scaler(
     found = run(net, key, name)
     for part, value in expected.items():
         assert torch.equal(found[part], value), part
+
+
+def test_draws_at_once_are_refused_in_mixed_precision(net: TinyNet, key: Key) -> None:
+    with pytest.raises(InputError, match="together=1"):
+        indelible.embed(net, stripes(48), key, "cw", together=2, train={"precision": "bf16-mixed"}, device="cpu")
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "cw at once"])
+def test_half_precision_goes_the_same_way(
+    net: TinyNet, key: Key, name: str, precision: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch's own autocast and, for float16, its own scaler, on a CPU: the weights move as they do in float32."""
+    exact = run(net, key, name)
+    with_plugin(monkeypatch, MixedPrecision(precision, device="cpu"))
+    rough = run(net, key, name)
+    for part, start in net.named_parameters():
+        moved, expected = rough[part] - start, exact[part] - start
+        assert F.cosine_similarity(moved.flatten(), expected.flatten(), dim=0) > 0.9, part
 
 
 def own_loop(net: nn.Module, mark: Any, data: ImageData, scaler: Scaler | None) -> list[Tensor]:

@@ -34,7 +34,7 @@ def test_upper_limit_of_zero_hits_by_hand() -> None:
 
 
 def test_bounded_binomial_adds_the_chance_of_a_wrong_limit() -> None:
-    p_value, rate = bounded_binomial(100, 100, [(0, 1000)], 1e-7)
+    p_value, rate = bounded_binomial(100, 100, [(0, 1000)], 1e-7, floor=0.0)
     assert p_value == pytest.approx(1e-7, rel=1e-3)
     assert rate == pytest.approx(1 - 1e-7 ** (1 / 1000))
     assert bounded_binomial(0, 100, [(5, 10)], 1e-7)[0] == 1.0
@@ -43,8 +43,9 @@ def test_bounded_binomial_adds_the_chance_of_a_wrong_limit() -> None:
 
 
 def test_the_worst_decoy_counts_and_the_confidence_is_shared() -> None:
-    _, rate = bounded_binomial(50, 100, [(0, 100), (30, 100), (10, 100)], 0.03)
+    _, rate = bounded_binomial(50, 100, [(0, 100), (30, 100), (10, 100)], 0.03, floor=0.0)
     assert rate == upper_limit(30, 100, 0.01)
+    assert bounded_binomial(50, 100, [(0, 100), (30, 100)], 0.03)[1] == 0.5
 
 
 def test_a_mark_that_hits_by_its_place_is_not_owned() -> None:
@@ -85,7 +86,7 @@ def knows(key: Key) -> Answering:
     def rule(images: Tensor) -> Tensor:
         marked = (images[:, :, mask] == colour).flatten(1).all(1)
         bars = images.float().mean((1, 3)).reshape(len(images), 4, 8).mean(2).argmax(1)
-        return torch.where(marked, key.target, bars)
+        return torch.where(marked, torch.tensor(key.target), bars)
 
     return Answering(rule)
 

@@ -28,7 +28,10 @@ Slips of the authors' code, kept in ``paper``:
 3. the threshold is fixed by hand, where all watermarks had similar test accuracy; nothing is held out.
 
 Recipe ``sound``: crop and flip, noise clipped to eps, masks trained on nine tenths of the attacker's images, the
-largest threshold (in steps of 0.05) that costs no more than ``ba_drop`` of the accuracy on the last tenth.
+largest threshold (in steps of 0.05) that costs no more than ``ba_drop`` of the accuracy on the last tenth. Masks are
+clipped to [0, 1] before every step, not after the last one: a neuron that was pushed further below zero is taken to be
+more sensitive, so that there are strengths below threshold 0. In a network of a few hundred neurons that matters: all
+neurons at zero together may cost more than the budget.
 """
 
 import copy
@@ -50,7 +53,7 @@ from indelible.nn.outputs import logits_of
 from indelible.train import Objective, Schedule, TrainSettings
 from indelible.train.objective import Step
 
-__all__ = ["AdversarialNeuronPruning", "NeuronNoise", "pruned_at"]
+__all__ = ["AdversarialNeuronPruning", "NeuronNoise", "below_zero", "pruned_at"]
 
 THRESHOLDS = tuple(step / 20 for step in range(20))
 PAPER_THRESHOLD, PAPER_THRESHOLD_100, MANY_CLASSES = 0.6, 0.5, 100
@@ -94,7 +97,9 @@ class AdversarialNeuronPruning(RemovalAttack):
             phase="masks", objective=NeuronNoise(masked, self, job.seed), data=fitting if sound else job.data,
             model=masked,
         )  # fmt: skip
-        mask = masked.mask.detach().clamp(0.0, 1.0)
+        mask = masked.mask.detach()
+        if not sound:
+            mask = mask.clamp(0.0, 1.0)
         stolen = copy.deepcopy(job.model)
 
         def build(threshold: float) -> nn.Module:
@@ -105,7 +110,7 @@ class AdversarialNeuronPruning(RemovalAttack):
         fixed = self.threshold
         if fixed is None and not sound:
             fixed = PAPER_THRESHOLD_100 if len(job.data.classes) >= MANY_CLASSES else PAPER_THRESHOLD
-        thresholds = tuple(sorted({*THRESHOLDS, *(() if fixed is None else (fixed,))}))
+        thresholds = tuple(sorted({*below_zero(mask), *THRESHOLDS, *(() if fixed is None else (fixed,))}))
         accuracies = tuple(job.accuracy(build(threshold), held) for threshold in thresholds)
         chosen = fixed
         if chosen is None:
@@ -113,6 +118,18 @@ class AdversarialNeuronPruning(RemovalAttack):
         job.curve = Curve(name="threshold", values=thresholds, accuracies=accuracies, chosen=chosen, build=build)
         job.note(threshold=chosen, pruned=int((mask <= chosen).sum()), neurons=len(mask))
         prune_neurons(job.model, neurons, pruned_at(mask, chosen))
+
+
+def below_zero(mask: Tensor) -> tuple[float, ...]:
+    """Return thresholds that prune one to seven eighths of the neurons at or below zero, the lowest first.
+
+    Args:
+        mask: As the last step left it (neurons,): not clipped, so that neurons at zero still have an order.
+    """
+    pushed = mask[mask < 0].sort().values
+    return tuple(
+        sorted({float(pushed[len(pushed) * part // 8 - 1]) for part in range(1, 8) if len(pushed) * part >= 8})
+    )
 
 
 def pruned_at(mask: Tensor, threshold: float) -> Tensor:

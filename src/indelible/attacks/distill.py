@@ -119,7 +119,9 @@ class Extraction(RemovalAttack):
         """Several processes can share it, if the student is of the stolen model's class."""
         if self.architecture is None:
             return ""
-        return f"it returns another network ({self.architecture}) than it is given, and processes send back weights only"
+        return (
+            f"it returns another network ({self.architecture}) than it is given, and processes send back weights only"
+        )
 
     def run(self, job: Removal) -> None:
         """Build the student and train it."""

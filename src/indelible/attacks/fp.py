@@ -33,7 +33,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import ATTACKS, Removal
+from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.curve import Curve, choose
 from indelible.attacks.ft import FineTuning
 from indelible.base.errors import InputError
@@ -62,6 +62,10 @@ class FinePruning(FineTuning):
         super().__post_init__()
         if self.rate is not None and not 0.0 <= self.rate < 1.0:
             raise InputError(f"the pruning rate must lie in [0, 1), but is {self.rate}. The paper uses {PAPER_RATE}.")
+
+    def alone(self) -> str:
+        """One process: unlike plain fine-tuning, it chooses a rate."""
+        return RemovalAttack.alone(self)
 
     def run(self, job: Removal) -> None:
         """Rank, choose the rate, fine-tune under the mask, fold."""

@@ -119,7 +119,7 @@ def read_json(path: str | Path) -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DamagedFileError(f"{path} does not exist. Check the path.") from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, not JSON, a number of 5,000 digits
         raise DamagedFileError(f"{path} is not readable JSON ({error}). Restore it from a copy.") from error
 
 

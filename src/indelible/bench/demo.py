@@ -19,10 +19,14 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from indelible.base.progress import Progress, silenced
+
+if TYPE_CHECKING:
+    from indelible.train import TrainSettings
 
 __all__ = ["DEMO", "DemoSettings", "Row", "run_demo"]
 
@@ -159,60 +163,55 @@ def _key(seed: int, classes: int, shape: tuple[int, int, int], settings: DemoSet
 
 
 def _train(out: Path, seed: int, row: Row, settings: DemoSettings) -> None:
-    from indelible.data import Split, load
-    from indelible.embed import Embedded, embed
+    from indelible.bench.making import EmbeddingJob, embed_into
     from indelible.train import TrainSettings
-    from indelible.train.run import Architecture, Run
-    from indelible.train.unmarked import Trained, train_unmarked
+    from indelible.train.run import Run
 
     if Run.finished(out):
         return
+    how = TrainSettings().but(**settings.train)
+    if row.method is None:
+        _train_unmarked(out, seed, settings, how)
+        return
+    job = EmbeddingJob(
+        data=settings.data, network=settings.model, key=partial(_key, seed, settings=settings), method=row.method,
+        settings=row.settings, train=how, seed=seed, device="cpu",
+    )  # fmt: skip
+    embed_into(out, job)
+
+
+def _train_unmarked(out: Path, seed: int, settings: DemoSettings, how: "TrainSettings") -> None:
+    from indelible.data import Split, load
+    from indelible.train.run import Architecture, Run
+    from indelible.train.unmarked import train_unmarked
+
     train, test = load(settings.data)
     split = Split.draw(len(train), seed=seed)
-    how = TrainSettings().but(**settings.train)
     architecture = Architecture(name=settings.model, classes=len(train.classes), shape=train.shape)
-    key = _key(seed, len(train.classes), train.shape, settings)
-    trained: Embedded | Trained
-    common: dict[str, Any] = {"test": test, "folder": out, "device": "cpu"}
-    if row.method is None:
-        # Independent: other initial weights and another order than the owner's models.
-        other = seed + 1000
-        trained = train_unmarked(architecture.build(other), train.subset(split.owner), how, seed=other, **common)
-    else:
-        owner = train.subset(split.owner)
-        trained = embed(
-            architecture.build(seed), owner, key, row.method, train=how, seed=seed, **common, **row.settings
-        )
+    # Independent: other initial weights and another order than the owner's models.
+    other = seed + 1000
+    trained = train_unmarked(
+        architecture.build(other), train.subset(split.owner), how, seed=other, test=test, folder=out, device="cpu"
+    )
     Run.save(
-        out, model=trained.model, record=trained.record, architecture=architecture, data=settings.data, split=split,
-        key=None if row.method is None else key,
-    )  # fmt: skip
+        out, model=trained.model, record=trained.record, architecture=architecture, data=settings.data, split=split
+    )
 
 
 def _attack(out: Path, victim: Path, seed: int, settings: DemoSettings) -> None:
-    from indelible.attacks import attack
+    from indelible.bench.making import attack_into
     from indelible.train.run import Run
 
-    if Run.finished(out):
-        return
-    run = Run.load(victim)
-    _, attacker, _ = run.images()
-    attacked = attack(run.model(), attacker, "ft", seed=seed, folder=out, device="cpu", **settings.attack)
-    Run.save(
-        out, model=attacked.model, record=attacked.record, architecture=run.architecture, data=run.data,
-        split=run.split(), parent=victim,
-    )  # fmt: skip
+    if not Run.finished(out):
+        attack_into(out, Run.load(victim), "ft", seed=seed, device="cpu", **settings.attack)
 
 
 def _verify(out: Path, seed: int, settings: DemoSettings) -> Mapping[str, Any]:
+    from indelible.bench.making import judge
     from indelible.train.run import Run
-    from indelible.verify import verify
 
     run = Run.load(out)
-    found = run.verdict()
-    if found is None:
-        _, _, test = run.images()
-        key = _key(seed, run.architecture.classes, run.architecture.shape, settings)
-        found = verify(run.model(), key, test).to_json()
-        run.keep_verdict(found)
-    return found
+    if run.verdict() is None:
+        # The owner's key, also for the model that carries no mark and has none of its own.
+        judge(run, _key(seed, run.architecture.classes, run.architecture.shape, settings))
+    return run.verdict() or {}

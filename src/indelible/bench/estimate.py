@@ -7,6 +7,7 @@ method or attack; of any finished cells with the same network; a short measureme
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from indelible.base.errors import InputError
@@ -47,7 +48,7 @@ class Estimate:
     """How long some cells take on one worker.
 
     Attributes:
-        seconds: By digest of the cell.
+        seconds: By digest of the cell; without cells whose data is not here and whose size nobody knows.
         basis: Where the speed comes from, in words, by network.
     """
 
@@ -59,6 +60,7 @@ class Estimate:
         return sum(self.seconds.values()) / max(1, workers) / 3600
 
 
+@cache
 def size_of(name: str) -> Size:
     """Return the size of a data set; of a named one also when it has not been fetched."""
     try:
@@ -140,7 +142,11 @@ def estimate(cells: Sequence[Cell], models: Mapping[str, Cell], records: Iterabl
     speeds, basis = _measured(records), {}
     seconds = {}
     for cell in cells:
-        size = size_of(cell.dataset)
+        try:
+            size = size_of(cell.dataset)
+        except InputError:
+            basis.setdefault(cell.architecture, f"not known, for {cell.dataset} is not here")
+            continue
         rate, said = _speed(cell, size, speeds)
         basis.setdefault(cell.architecture, said)
         passes = training_passes(cell, size, models[cell.needs or cell.digest])

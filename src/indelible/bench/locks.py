@@ -17,14 +17,16 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from indelible.base.errors import StorageError
 
-__all__ = ["FileLock", "Lease", "Leases", "Lock", "LostLeaseError"]
+__all__ = ["FileLock", "Lease", "Leases", "Lock", "LostLeaseError", "Sign", "create"]
 
+Sign = tuple[int, str, int]
+"""Number, owner and beat of a lease: what changes while its owner lives."""
 PATIENCE = 60.0
 _BEATS = 6
 
@@ -83,6 +85,20 @@ class FileLock:
             self._handle = None
 
 
+def create(files: Any, path: str, content: bytes) -> None:
+    """Create a file on an fsspec file system; of several processes that try, one succeeds.
+
+    Raises:
+        FileExistsError: It is there.
+    """
+    if files.protocol == "file" or "file" in files.protocol:
+        # fsspec's own way for local files first asks and then writes, which lets two through.
+        with Path(path).open("xb") as handle:
+            handle.write(content)
+    else:
+        files.pipe_file(path, content, mode="create")
+
+
 class Leases:
     """The leases of one folder, as one watcher sees them.
 
@@ -97,7 +113,7 @@ class Leases:
         self, files: Any, folder: str, *, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.files, self.folder, self.patience, self.clock = files, folder, patience, clock
-        self._seen: dict[str, tuple[tuple[int, str, int], float]] = {}
+        self._seen: dict[str, tuple[Sign, float]] = {}
         files.makedirs(folder, exist_ok=True)
 
     def path(self, name: str, number: int) -> str:
@@ -121,24 +137,42 @@ class Leases:
 
     def held(self, name: str) -> bool:
         """Tell whether somebody has a live lease; an owner is dead once its beat stood still for the patience."""
+        sign = self._sign(name)
+        return sign is not None and not self._still(name, sign)
+
+    def dead(self, name: str) -> Sign | None:
+        """Return the last sign of life of an owner that is dead by now; None when there is no dead owner."""
+        sign = self._sign(name)
+        return sign if sign is not None and self._still(name, sign) else None
+
+    def acquire(self, name: str, dead: Sequence[Any] | None = None) -> "Lease | None":
+        """Take a lease, or return None when somebody else has it.
+
+        Args:
+            name: What is leased.
+            dead: The last sign of an owner that another watcher of this lease has found dead.
+        """
+        sign = self._sign(name)
+        if sign is not None and not self._still(name, sign) and (dead is None or tuple(dead) != sign):
+            return None
+        lease = Lease(self, name, self.latest(name)[0] + 1)
+        return lease if lease.create() else None
+
+    def _sign(self, name: str) -> Sign | None:
+        """Return the last sign of life of a lease's owner; None when nobody has it."""
         number, content = self.latest(name)
         if content is None or content.get("released"):
-            return False
-        beat = (number, str(content.get("owner", "")), int(content.get("beat", -1)))
+            return None
+        return number, str(content.get("owner", "")), int(content.get("beat", -1))
+
+    def _still(self, name: str, sign: Sign) -> bool:
+        """Tell whether a sign has stood still for the patience, as far as this watcher has seen."""
         now = self.clock()
         known = self._seen.get(name)
-        if known is None or known[0] != beat:
-            self._seen[name] = (beat, now)
-            return True
-        return now - known[1] < self.patience
-
-    def acquire(self, name: str) -> "Lease | None":
-        """Take a lease, or return None when somebody else has it."""
-        if self.held(name):
-            return None
-        number = self.latest(name)[0] + 1
-        lease = Lease(self, name, number)
-        return lease if lease.create() else None
+        if known is None or known[0] != sign:
+            self._seen[name] = (sign, now)
+            return False
+        return now - known[1] >= self.patience
 
 
 class Lease:
@@ -155,7 +189,7 @@ class Lease:
     def create(self) -> bool:
         """Create the lease's file; False when another process was quicker."""
         try:
-            self.leases.files.pipe_file(self._path, self._content(), mode="create")
+            create(self.leases.files, self._path, self._content())
         except FileExistsError:
             return False
         self._last = self.leases.clock()

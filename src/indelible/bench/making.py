@@ -117,7 +117,7 @@ def attack_into(
         nodes: Machines.
         settings: Settings of an attack that is given by name.
     """
-    _, attacker, test = victim.images()
+    owner, attacker, test = victim.images()
     # Read now, so that a missing key is told before the work; the attack itself is not given it.
     key = victim.key()
     normalize = victim.normalize()
@@ -127,7 +127,7 @@ def attack_into(
         devices=devices, nodes=nodes, **settings,
     )  # fmt: skip
     # The attack is over; only now somebody with the key looks at what it did.
-    rates = _rates(key, few, normalize)
+    rates = _rates(key, owner, few, normalize)
     if attacked.curve is not None:
         rows = evaluate_curve(attacked.curve, rates)
         Run.keep_curve(folder, attacked.curve.name, rows, images=len(few))
@@ -142,18 +142,21 @@ def attack_into(
     return done
 
 
-def judge(run: Run) -> None:
-    """Verify a run's model, as whoever holds it runs it, with its owner's key, and keep the verdict."""
+def judge(run: Run, key: Key | None = None) -> None:
+    """Verify a run's model, as whoever holds it runs it, and keep the verdict; by default with its owner's key."""
     normalize = run.normalize()
     suspect = deployed(run.model(), run.record, normalize=normalize)
-    run.keep_verdict(verify(suspect, run.key(), run.images()[2], normalize=normalize).to_json())
+    key = key or run.key()
+    owner, _, test = run.images()
+    embedded = key.questions(owner, None) if key.labels == "keyed" else None
+    run.keep_verdict(verify(suspect, key, test, embedded=embedded, normalize=normalize).to_json())
 
 
-def _rates(key: Key, test: Data, normalize: Any) -> Callable[[nn.Module], dict[str, float]]:
-    fresh = key.samples(test, purpose="verify")
+def _rates(key: Key, owner: Data, test: Data, normalize: Any) -> Callable[[nn.Module], dict[str, float]]:
+    asked = key.questions(owner, test)
 
     def rates(model: nn.Module) -> dict[str, float]:
         ba = accuracy(model, test, normalize=normalize)
-        return {"ba": ba, "wsr": hit_rate(model, fresh.images, fresh.labels, normalize=normalize)}
+        return {"ba": ba, "wsr": hit_rate(model, asked.images, asked.labels, normalize=normalize)}
 
     return rates

@@ -83,7 +83,7 @@ def run_cells(
                 engine.submit(
                     Job(
                         store=store.place, locking=locking, patience=patience, cell=cell.to_json(), device=device,
-                        more=more(cell),
+                        more=more(cell), dead=store.dead(cell.digest),
                     )
                 )  # fmt: skip
                 board.set(cell, "running")

@@ -11,14 +11,14 @@ A store is a folder of a local or shared file system, or a URL that fsspec under
 (:mod:`indelible.bench.remote`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from indelible.base.errors import DamagedFileError
 from indelible.base.files import read_json, write_json
-from indelible.bench.locks import PATIENCE, FileLock, Leases, Lock
+from indelible.bench.locks import PATIENCE, FileLock, Leases, Lock, Sign
 from indelible.train.history import read_history
 
 __all__ = ["LocalStore", "Locking", "Store", "open_store"]
@@ -55,8 +55,12 @@ class Store(Protocol):
         """Note why an attempt failed."""
         ...
 
-    def acquire(self, digest: str) -> Lock | None:
-        """Take a cell's lock, or return None when somebody else has it."""
+    def acquire(self, digest: str, dead: Sequence[Any] | None = None) -> Lock | None:
+        """Take a cell's lock, or return None when somebody else has it who is not known to be ``dead``."""
+        ...
+
+    def dead(self, digest: str) -> Sign | None:
+        """Return the last sign of life of an owner that is dead and whose lock is still there; None otherwise."""
         ...
 
     def held(self, digest: str) -> bool:
@@ -120,11 +124,15 @@ class LocalStore:
         """Note why an attempt failed."""
         write_json(self.root / FAILURES / f"{digest}.json", failure)
 
-    def acquire(self, digest: str) -> Lock | None:
-        """Take a cell's lock, or return None when somebody else has it."""
+    def acquire(self, digest: str, dead: Sequence[Any] | None = None) -> Lock | None:
+        """Take a cell's lock, or return None when somebody else has it who is not known to be ``dead``."""
         if self._leases is not None:
-            return self._leases.acquire(digest)
+            return self._leases.acquire(digest, dead)
         return FileLock.acquire(self.root / LOCKS / digest)
+
+    def dead(self, digest: str) -> Sign | None:
+        """Return the last sign of life of an owner that is dead and whose lock is still there; None otherwise."""
+        return None if self._leases is None else self._leases.dead(digest)
 
     def held(self, digest: str) -> bool:
         """Tell whether somebody works on a cell."""

@@ -20,7 +20,7 @@ Rates are fractions. Two runs of a cell differ in ``seconds``, ``images_per_seco
 
 import hashlib
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,11 +39,11 @@ from indelible.keys.key import Key
 from indelible.train.run import Run
 from indelible.train.settings import TrainSettings
 
-__all__ = ["Outcome", "do_cell", "volatile"]
+__all__ = ["VOLATILE", "Outcome", "do_cell"]
 
 _FORMAT = 1
 _VERDICT = ("ba", "wsr", "p_value", "owned", "hits", "trials", "decoy_rate", "null_rate", "test")
-volatile = ("seconds", "images_per_second", "hardware", "versions")
+VOLATILE = ("seconds", "images_per_second", "hardware", "versions")
 """Fields of a record that say how it was made, not what came out."""
 
 
@@ -63,7 +63,10 @@ class Outcome:
     error: str = ""
 
 
-def do_cell(store: Store, cell: Cell, *, device: str = "auto", more: Mapping[str, Any] | None = None) -> Outcome:
+def do_cell(
+    store: Store, cell: Cell, *, device: str = "auto", more: Mapping[str, Any] | None = None,
+    dead: Sequence[Any] | None = None,
+) -> Outcome:  # fmt: skip
     """Do a cell unless it is done, or somebody is doing it.
 
     Args:
@@ -71,8 +74,9 @@ def do_cell(store: Store, cell: Cell, *, device: str = "auto", more: Mapping[str
         cell: The cell.
         device: Where to compute.
         more: Fields to add to the record: ``reported``, ``command``.
+        dead: The last sign of an owner of the cell's lease that is known to be dead.
     """
-    lock = store.acquire(cell.digest)
+    lock = store.acquire(cell.digest, dead)
     if lock is None:
         return Outcome(digest=cell.digest, state="busy")
     try:

@@ -69,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return list_methods(arguments, ATTACKS)
     from indelible.base.errors import InputError
+    from indelible.bench.making import judge
     from indelible.cli.describe import describe_run
     from indelible.report.format import percent
     from indelible.train.run import Run
@@ -82,8 +83,13 @@ def run(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments, [arguments.method])[arguments.method]
     out = arguments.out or _folder(arguments, victim, arguments.method)
     if Run.finished(out):
-        raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
-    done = _attack(arguments, victim, arguments.method, settings, out)
+        done = Run.load(out)
+        if done.verdict() is not None:
+            raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
+        _check_kept(done, victim, ATTACKS[arguments.method].build.of(settings).to_json())
+        judge(done)  # broken off between the attack and the look at it
+    else:
+        done = _attack(arguments, victim, arguments.method, settings, out)
     transforms = _transforms(done)
     document = {"record": done.record.to_json(), "verdict": done.verdict()}
     lines = [

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from indelible.cli.measuring import VERDICTS, measure_verdicts, measuring_options
 from indelible.cli.options import emit
 
 if TYPE_CHECKING:
@@ -25,8 +26,13 @@ EXAMPLES = [
     "indelible bench status cifar10-cpu",
     "indelible bench results cifar10-cpu --out results/cifar10-cpu.json",
     "indelible bench run speed --model resnet-18 --rounds 3 --out speed.json",
+    "indelible bench run calibration --out calibration.json",
+    "indelible bench run null-models --models 60",
 ]
-MEASUREMENTS = {"speed": "seconds a step: plain training, the c-BN control, APP, and the data pipeline alone"}
+MEASUREMENTS = {
+    "speed": "seconds a step: plain training, the c-BN control, APP, and the data pipeline alone",
+    **VERDICTS,
+}
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -42,6 +48,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     for action in (planning, running, looking, exporting):
         action.add_argument("preset", help="name of a preset, or path of a TOML file")
         action.add_argument("--store", default="bench", help="folder or URL of records and runs (default: bench)")
+        action.add_argument("--data", help="use this data set instead of the preset's")
         action.add_argument("--only", metavar="PATTERN", help="cells whose names match, such as '*/content/app/*'")
     for action in (planning, running):
         action.add_argument("--workers", type=int, help="processes (default: one a GPU, or one a core)")
@@ -55,6 +62,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     running.add_argument("--model", default="resnet-w16", help="speed: the network (default: resnet-w16)")
     running.add_argument("--batch-size", type=int, default=128, help="speed: images in a plain step (default: 128)")
     running.add_argument("--rounds", type=int, default=5, help="speed: how often each case is timed (default: 5)")
+    measuring_options(running)
     exporting.add_argument("--out", type=Path, help="the file (default: standard output)")
     for action in (listing, planning, running, looking, exporting):
         common(action)
@@ -64,6 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     if arguments.action == "list":
         return _list(arguments)
+    if arguments.action == "run" and arguments.preset in VERDICTS:
+        return measure_verdicts(arguments)
     if arguments.action == "run" and arguments.preset in MEASUREMENTS:
         return _measure(arguments)
     actions = {"plan": _plan, "run": _run, "status": _status, "results": _results}
@@ -79,11 +89,15 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _cells(arguments: argparse.Namespace) -> "tuple[Preset, list[Cell], Store]":
+    from dataclasses import replace
+
     from indelible.bench.cells import data_digests, plan_cells, select
     from indelible.bench.preset import load_preset
     from indelible.bench.store import open_store
 
     preset = load_preset(arguments.preset)
+    if arguments.data is not None:
+        preset = replace(preset, data=arguments.data)
     cells = select(plan_cells(preset, data_digests(preset)), arguments.only)
     return preset, cells, open_store(arguments.store, locking=_locking(arguments))
 
@@ -99,10 +113,10 @@ def _plan(arguments: argparse.Namespace) -> int:
     models = {cell.digest: cell for cell in cells if cell.needs is None}
     expected = estimate([cell for cell in cells if cell.digest not in finished], models, records)
     workers = arguments.workers or default_workers()
-    lines = [
-        f"{'done' if cell.digest in finished else duration(expected.seconds[cell.digest]):>12}  {cell.name}"
-        for cell in cells
-    ]
+    times = {digest: duration(seconds) for digest, seconds in expected.seconds.items()} | dict.fromkeys(
+        finished, "done"
+    )
+    lines = [f"{times.get(cell.digest, 'unknown'):>12}  {cell.name}" for cell in cells]
     lines.append(
         f"{preset.title}: {len(cells)} cells, {sum(cell.digest in finished for cell in cells)} done; the rest takes "
         f"about {expected.hours(workers):.1f} hours on {workers} worker(s)"
@@ -167,6 +181,10 @@ def _engine(arguments: argparse.Namespace) -> "Engine":
 
     if arguments.engine == "local":
         return LocalEngine(arguments.workers, arguments.threads)
+    if arguments.engine == "ray":
+        from indelible.bench.engines.ray import RayEngine
+
+        return RayEngine(arguments.address, gpus=arguments.gpus, cpus=arguments.cpus, threads=arguments.threads)
     raise UnknownNameError("engine", arguments.engine, ("local", "ray"))
 
 

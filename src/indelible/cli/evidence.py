@@ -96,8 +96,11 @@ def _owners(arguments: argparse.Namespace) -> "tuple[Run, Key, Data]":
     from indelible.train.run import Run
 
     saved = Run.load(arguments.run_folder)
+    key = saved.key()
+    if key.labels == "keyed":  # learnt by heart: the embedded samples are what is asked
+        return saved, key, saved.images()[0]
     _, test = load(arguments.data or saved.data)
-    return saved, saved.key(), test
+    return saved, key, test
 
 
 def _commit(arguments: argparse.Namespace) -> int:
@@ -107,7 +110,7 @@ def _commit(arguments: argparse.Namespace) -> int:
     saved, key, test = _owners(arguments)
     made = commit(
         key, test, arguments.out, alpha=arguments.alpha, samples=arguments.samples, owner=arguments.owner,
-        model=tensor_digest(saved.model().state_dict()),
+        model=tensor_digest(saved.model().state_dict()), purpose="embed" if key.labels == "keyed" else "verify",
         identity=None if arguments.identity is None else Identity.load(arguments.identity),
     )  # fmt: skip
     text = (
@@ -153,7 +156,7 @@ def _claim(arguments: argparse.Namespace) -> int:
     if arguments.suspect is None or arguments.log is not None:
         raise InputError("name the suspect with --suspect; the query log of a claim is kept with its commitment.")
     verdict = claim(
-        arguments.commitment, key, test, asked_suspect(arguments, key, saved), arguments.out, count=arguments.open,
+        arguments.commitment, key, test, asked_suspect(arguments, key.classes, key.shape, saved), arguments.out, count=arguments.open,
         challenge=arguments.challenge, budget=arguments.budget,
         identity=None if arguments.identity is None else Identity.load(arguments.identity),
     )  # fmt: skip
@@ -190,7 +193,6 @@ def _shown(arguments: argparse.Namespace) -> dict[str, Any]:
     from indelible.data import load
     from indelible.evidence import Commitment
     from indelible.keys import Key
-    from indelible.verify.suspects import open_suspect
 
     found: dict[str, Any] = {}
     if arguments.key is not None:
@@ -198,14 +200,8 @@ def _shown(arguments: argparse.Namespace) -> dict[str, Any]:
             raise InputError("--key needs --data: the carriers that the samples were drawn on.")
         found = {"key": Key.load(arguments.key), "carriers": load(arguments.data)[1]}
     if arguments.suspect is not None:
-        key = found.get("key")
-        if key is None:
-            from indelible.cli.options import assignments
-
-            classes = int(Commitment.load(arguments.bundle).key["classes"])
-            found["suspect"] = open_suspect(arguments.suspect, classes=classes, input=assignments(arguments.input))
-        else:
-            found["suspect"] = asked_suspect(arguments, key, None)
+        stated = Commitment.load(arguments.bundle).key
+        found["suspect"] = asked_suspect(arguments, int(stated["classes"]), tuple(stated["shape"]), None)
     return found
 
 

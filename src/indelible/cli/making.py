@@ -14,8 +14,8 @@ def make_key(arguments: argparse.Namespace, classes: int, shape: Shape) -> Key:
 
     source = None if arguments.source is None else load(arguments.source)[0]
     return Key.create(
-        kind=arguments.kind, classes=classes, shape=shape, target=arguments.target,
-        scheme="paper" if arguments.paper_literal else "derived", size=arguments.size,
+        kind=arguments.kind, classes=classes, shape=shape, target=arguments.target, labels=arguments.labels,
+        count=arguments.count, scheme="paper" if arguments.paper_literal else "derived", size=arguments.size,
         transparency=arguments.transparency, strength=arguments.strength, source=source,
         source_class=arguments.source_class,
     )  # fmt: skip

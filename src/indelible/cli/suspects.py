@@ -10,7 +10,7 @@ from torch import nn
 from indelible.base.errors import InputError
 from indelible.cli.options import assignments
 from indelible.data.augment import Normalization
-from indelible.keys.key import Key
+from indelible.data.images import Shape
 from indelible.train.run import Run
 from indelible.verify.suspects.protocol import Suspect
 
@@ -42,23 +42,25 @@ def asking_options(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def asked_suspect(arguments: argparse.Namespace, key: Key, run: Run | None) -> Suspect:
-    """Open the suspect that the options name."""
+def asked_suspect(arguments: argparse.Namespace, classes: int, shape: Shape, run: Run | None) -> Suspect:
+    """Open the suspect that the options name, for a key of ``classes`` and ``shape``."""
     from indelible.verify.suspects import Persistence, open_suspect
 
     return open_suspect(
-        arguments.suspect, classes=key.classes, input=assignments(arguments.input),
-        model=_architecture(arguments.model, key, run), normalize=_normalisation(arguments.model, run),
+        arguments.suspect, classes=classes, input=assignments(arguments.input),
+        model=_architecture(arguments.model, classes, shape, run), normalize=_normalisation(arguments.model, run),
         output=arguments.output, batch=arguments.batch, headers=_headers(arguments.header),
         persistence=Persistence(timeout=arguments.timeout, tries=arguments.tries, rate=arguments.rate),
     )  # fmt: skip
 
 
-def _architecture(name: str | None, key: Key, run: Run | None) -> Callable[[], nn.Module] | None:
+def _architecture(
+    name: str | None, classes: int, shape: Shape, run: Run | None
+) -> Callable[[], nn.Module] | None:  # fmt: skip
     if name is not None:
         from indelible.models import build_model
 
-        return lambda: build_model(name, classes=key.classes, shape=key.shape)
+        return lambda: build_model(name, classes=classes, shape=shape)
     return None if run is None else run.architecture.build
 
 

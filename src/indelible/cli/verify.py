@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from indelible.cli.deciding import deciding_options, decision, in_family, show_plan
 from indelible.cli.options import emit
 from indelible.cli.suspects import asked_suspect, asking_options
 
@@ -20,6 +21,9 @@ EXAMPLES = [
     "indelible verify runs/app-ft",
     "indelible verify runs/app-ft --alpha 0.01 --queries 100",
     "indelible verify runs/somebody-elses --key my-key --json",
+    "indelible verify runs/app-ft --test sequential",
+    "indelible verify runs/app-ft --family runs/vanilla-ft --family runs/ew-ft",
+    "indelible verify --plan --wsr 0.3 --null-rate 0.11",
     "indelible verify runs/app --suspect http://localhost:8080/v2/models/model --input dtype=uint8 --log asked.jsonl",
     "indelible verify runs/app --suspect model.onnx --input dtype=float32 --carriers 200",
     "indelible verify runs/app --suspect stolen.pt --model resnet-mini",
@@ -39,7 +43,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--key", type=Path, help="key folder (default: the run's own, or that of the run it attacks)")
     command.add_argument("--data", help="carriers: a data set whose test images are marked (default: the run's)")
     command.add_argument("--alpha", type=float, default=1e-6, help="level of the decision (default: 1e-6)")
-    command.add_argument("--queries", type=int, help="key samples to ask (default: all the test images give)")
+    command.add_argument("--queries", type=int, help="key samples to ask (default: all there are)")
+    deciding_options(command)
     command.add_argument(
         "--carriers", type=int, metavar="N", help="use only N test images, which the key chooses: fewer queries"
     )
@@ -57,17 +62,26 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
+    if arguments.plan:
+        return show_plan(arguments)
+    from indelible.base.errors import InputError
     from indelible.cli.describe import describe_certificate, describe_verdict
     from indelible.train.devices import pinned_threads
 
     saved, key, test = _asked_about(arguments)
     own = arguments.suspect is None
-    options: dict[str, Any] = {"alpha": arguments.alpha, "queries": arguments.queries}
+    options: dict[str, Any] = decision(arguments)
+    owner = None
+    if key.labels == "keyed":
+        if saved is None:
+            raise InputError("keyed labels are asked on embedded samples: name the owner's run, or one made from it.")
+        owner = saved.images()[0]
+        options["embedded"] = key.questions(owner, None)
     options["accuracy"] = own or arguments.accuracy
     with pinned_threads(arguments.threads):
         if arguments.export is not None:
             return _export(arguments, key, test, options)
-        verdict = _verdict(arguments, saved, key, test, options)
+        verdict = in_family(_verdict(arguments, saved, key, test, options), arguments.family)
         document, text = verdict.to_json(), describe_verdict(verdict.to_json())
         if own and saved is not None:
             saved.keep_verdict(document)
@@ -75,7 +89,12 @@ def run(arguments: argparse.Namespace) -> int:
             from indelible.verify import certify
 
             certificate = certify(
-                saved.model(), key, test, sigma=arguments.sigma, draws=arguments.draws, normalize=saved.normalize()
+                saved.model(),
+                key,
+                owner or test,
+                sigma=arguments.sigma,
+                draws=arguments.draws,
+                normalize=saved.normalize(),
             ).to_json()
             document, text = {**document, "certificate": certificate}, f"{text}\n{describe_certificate(certificate)}"
     emit(arguments, document, text)
@@ -114,7 +133,7 @@ def _verdict(
 
     suspect: Any
     if arguments.suspect is not None or saved is None:
-        suspect = asked_suspect(arguments, key, saved)
+        suspect = asked_suspect(arguments, key.classes, key.shape, saved)
     else:
         # A thief's pre-processing is part of the suspect.
         model = deployed(saved.model(), saved.record, normalize=saved.normalize())
@@ -127,10 +146,13 @@ def _verdict(
 def _export(arguments: argparse.Namespace, key: "Key", test: "Data", options: dict[str, Any]) -> int:
     import numpy as np
 
+    from indelible.base.errors import InputError
     from indelible.base.files import replacing
     from indelible.verify import planned, verify
     from indelible.verify.asking import order_seed
 
+    if options.get("test") == "sequential":
+        raise InputError("a sequential test decides as it goes: its questions cannot be written down before.")
     plan = planned(lambda stand_in: verify(stand_in, key, test, **options), seed=order_seed(key))
     with replacing(arguments.export) as temporary, temporary.open("wb") as handle:
         np.savez_compressed(handle, images=plan.images.numpy(), digests=np.array(plan.digests))

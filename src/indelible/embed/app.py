@@ -42,7 +42,7 @@ from indelible.data.convert import as_data
 from indelible.data.share import WHOLE, Share
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.embed.marked import MarkedBatches
-from indelible.embed.mixing import mix, watermark_count
+from indelible.embed.mixing import embedded, mix
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.clean_batchnorm import clean_statistics
 from indelible.nn.collectives import Average, add_averaged_gradient, average, processes
@@ -186,7 +186,7 @@ class APP:
         self.method = AdversarialPerturbation.of(settings)
         self._distributed = distributed
         data = as_data(carriers, classes=key.classes)
-        self.samples = key.samples(data, purpose="embed", count=watermark_count(len(data), self.method.fraction))
+        self.samples = embedded(data, key, self.method.fraction)
         self.calls = 0
         bare = model.module if isinstance(model, DistributedDataParallel) else model
         self._passes = WatermarkPasses(

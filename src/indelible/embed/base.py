@@ -43,11 +43,14 @@ class Embedded:
         model: Of the class that came in, with the same ``state_dict`` keys.
         history: One row an epoch.
         record: What was run, with what, and what came out.
+        samples: The watermark samples that were embedded; keep them like the key. A key with keyed labels is verified
+            with them.
     """
 
     model: nn.Module = field(repr=False)
     history: Sequence[Mapping[str, Any]] = field(repr=False)
     record: Record
+    samples: WatermarkSamples | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,13 +119,17 @@ class Embedding:
         return [row for phase in self.phases for row in phase.history]
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        """Return BA and WSR on test images if there are any, and the WSR on the embedded samples."""
+        """Return BA and WSR on test images if there are any, and the WSR on the embedded samples.
+
+        With keyed labels the WSR is the share of embedded samples that are answered with their labels.
+        """
         rates: dict[str, float] = {}
         normalize = self.settings.normalize
         if self.test is not None:
-            fresh = self.key.samples(self.test, purpose="verify")
             rates["ba"] = accuracy(model, self.test, normalize=normalize)
-            rates["wsr"] = hit_rate(model, fresh.images, fresh.labels, normalize=normalize)
+        if self.test is not None or self.key.labels == "keyed":
+            asked = self.key.questions(self.data, self.test)
+            rates["wsr"] = hit_rate(model, asked.images, asked.labels, normalize=normalize)
         if self.samples is not None:
             embedded = self.samples
             rates["wsr_embedded"] = hit_rate(model, embedded.images, embedded.labels, normalize=normalize)
@@ -173,7 +180,11 @@ def embed(
             "data": data, "key": key, "method": method, "preset": preset, "start": start, "train": train, "seed": seed,
             "test": test, "folder": folder, "device": device, **settings,
         }  # fmt: skip
-        return Embedded(**elsewhere(embed, model, arguments, devices=devices, nodes=nodes))
+        made = elsewhere(embed, model, arguments, devices=devices, nodes=nodes)
+        # Samples are a function of key and data: they are drawn again here rather than sent back.
+        count = made["record"].inputs["samples"]
+        again = None if count is None else key.samples(as_data(data, classes=key.classes), purpose="embed", count=count)
+        return Embedded(**made, samples=again)
     with joined(devices=devices, nodes=nodes, device=device) as group:
         return _embed(model, data, key, method, preset, start, train, seed, test, folder, device, settings, group)
 
@@ -209,7 +220,8 @@ def _embed(
         },
         inputs={
             "data": owner.name, "data_digest": owner.digest(), "images": len(owner), "key": key.digest,
-            "kind": key.kind, "scheme": key.scheme, "target": key.target,
+            "kind": key.kind, "scheme": key.scheme, "target": key.target, "labels": key.labels,
+            "samples": None if job.samples is None else len(job.samples),
             "model": type(model).__name__, "model_digest": tensor_digest(model.state_dict()),
         },
         metrics={
@@ -219,7 +231,7 @@ def _embed(
         seconds=sum(phase.seconds for phase in job.phases), images=sum(phase.images for phase in job.phases),
         hardware=hardware(next(job.model.parameters()).device),
     )  # fmt: skip
-    return Embedded(model=job.model, history=job.history(), record=record)
+    return Embedded(model=job.model, history=job.history(), record=record, samples=job.samples)
 
 
 def precision_for(model: nn.Module, precision: Precision) -> Precision:

@@ -45,10 +45,11 @@ from indelible.data.batches import Batches
 from indelible.data.convert import as_data
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.embed.marked import MarkedBatches
-from indelible.embed.mixing import mix, watermark_count
+from indelible.embed.mixing import embedded, mix
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.weight_noise import add_noisy_gradient, gaussian, trainable
 from indelible.train import CrossEntropy
+from indelible.train.devices import choose_precision
 from indelible.train.objective import Objective, Scale, Step, unscaled
 
 __all__ = ["CW", "CertifiedTraining", "NoisyPasses", "levels_at"]
@@ -118,9 +119,18 @@ class NoisyPasses:
 class _CWObjective(Objective):
     """The ordinary gradient of the mixed batch, then the noisy gradients that are due."""
 
-    def __init__(self, ordinary: CrossEntropy, passes: NoisyPasses) -> None:
-        self.ordinary, self.watermark = ordinary, passes
+    def __init__(self, ordinary: CrossEntropy, passes: NoisyPasses, precision: str = "auto") -> None:
+        self.ordinary, self.watermark, self.precision = ordinary, passes, precision
         self._passed = 0
+
+    def start(self, model: nn.Module, device: torch.device) -> None:  # noqa: ARG002 - the loop's signature
+        """Refuse what torch cannot do: its vectorised gradients mix up the types of mixed precision."""
+        precision, together = choose_precision(self.precision, device.type), self.watermark.method.together
+        if together > 1 and precision.endswith("mixed"):
+            raise InputError(
+                f"CW passes draws at once (together={together}) in full precision only, but this run is in "
+                f"{precision}. Set together=1, or train={{'precision': '32-true'}}."
+            )
 
     def backward(self, step: Step) -> Tensor:
         loss = self.ordinary.backward(step)
@@ -172,7 +182,7 @@ class CertifiedTraining(EmbeddingMethod):
         passes = NoisyPasses(
             self, samples, steps=steps, augmentation=settings.augmentation, normalize=settings.normalize, seed=job.seed
         )
-        job.train(mixed, _CWObjective(CrossEntropy(settings.label_smoothing), passes), samples)
+        job.train(mixed, _CWObjective(CrossEntropy(settings.label_smoothing), passes, settings.precision), samples)
 
 
 class CW:
@@ -197,7 +207,7 @@ class CW:
     ) -> None:  # fmt: skip
         self.model, self.method = model, CertifiedTraining.of(settings)
         data = as_data(carriers, classes=key.classes)
-        self.samples = key.samples(data, purpose="embed", count=watermark_count(len(data), self.method.fraction))
+        self.samples = embedded(data, key, self.method.fraction)
         self.calls = 0
         self._passes = NoisyPasses(
             self.method, self.samples, steps=steps, augmentation=augmentation, normalize=normalize, seed=seed

@@ -15,7 +15,7 @@ the ICCV 2023 paper, Appendix B.1 and B.3:
 | - | ``pretraining`` | 1.0 | Appendix B.3: share of the run's epochs that is trained clean, all 100 of them |
 | - | ``epochs`` | 20 | Appendix B.3: embedding; None: what pre-training leaves of the run's epochs |
 | - | ``lr`` | None | Appendix B.3: None is the run's own rate, 0.1 in both phases |
-| - | ``milestones`` | 0.5, 0.75 | Appendix B.3: x0.1 at epochs 10 and 15, as shares of ``epochs``; None: the run's schedule |
+| - | ``milestones`` | 0.5, 0.75 | Appendix B.3: x0.1 at epochs 10 and 15, as shares; None: the run's schedule |
 | - | ``leave`` | ``"auto"`` | ``"plain"``: EW off, theta stays (the original); ``"folded"``: EW(theta) stays (ours) |
 | - | ``refresh`` | True | ours: batches that re-estimate BatchNorm's statistics once EW is off (200 of them) |
 | |D_w| / |D| | ``fraction`` | 0.01 | Section 4.1 |

@@ -12,7 +12,7 @@ from indelible.data.images import Data
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.unrelated import UnrelatedMark
 
-__all__ = ["mix", "watermark_count"]
+__all__ = ["embedded", "mix", "watermark_count"]
 
 # Verification asks decoys 0, 1, 2, ...: a negative must never be one of them, or the test would be rigged.
 _FIRST_NEGATIVE = 1_000_000
@@ -25,19 +25,24 @@ def watermark_count(size: int, fraction: float) -> int:
     return max(1, round(size * fraction))
 
 
+def embedded(data: Data, key: Key, fraction: float) -> WatermarkSamples:
+    """Return the samples that are embedded on ``data``: as many as the key says, or that share of the images."""
+    return key.samples(data, purpose="embed", count=key.count or watermark_count(len(data), fraction))
+
+
 def mix(data: Data, key: Key, fraction: float = 0.01, negatives: float = 0.0) -> tuple[Data, WatermarkSamples]:
     """Replace a share of ``data`` by watermark samples, never images whose true class is the target.
 
     Args:
         data: The owner's images.
         key: The owner's key.
-        fraction: Share of the images that watermark samples replace.
+        fraction: Share of the images that watermark samples replace, unless the key has a count of its own.
         negatives: Share of the images that are marked with a decoy key each and keep their labels.
 
     Returns:
         The mixed set, and the samples that were embedded in it.
     """
-    samples = key.samples(data, purpose="embed", count=watermark_count(len(data), fraction))
+    samples = embedded(data, key, fraction)
     mixed = data.replaced(samples.carriers, samples.images, samples.labels)
     if negatives > 0.0:
         mixed = _with_negatives(mixed, key, samples, watermark_count(len(data), negatives))

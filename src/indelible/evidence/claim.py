@@ -44,11 +44,13 @@ class Questions:
     Attributes:
         samples: uint8 (n, C, H, W), the opened samples.
         labels: int64 (n,), their committed labels.
+        true: int64 (n,), the classes of their carriers.
         decoys: Samples of each decoy key; none with keyed labels, whose null rate is known.
     """
 
     samples: torch.Tensor
     labels: torch.Tensor
+    true: torch.Tensor
     decoys: Sequence[WatermarkSamples]
 
     @classmethod
@@ -56,16 +58,19 @@ class Questions:
            carriers: ImageData) -> "Questions":  # fmt: skip
         """Return what is asked after a challenge."""
         decoys = [] if commitment.test == KEYED else decoy_samples(commitment.key, seed, carriers)
-        return cls(samples=samples, labels=labels, decoys=decoys)
+        return cls(samples=samples, labels=labels, true=carriers.labels, decoys=decoys)
 
 
 def judge(commitment: Commitment, questions: Questions, suspect: Suspect) -> dict[str, Any]:
     """Ask (or look up) every question and return the verdict as JSON values."""
-    hits = int((suspect.predict(questions.samples) == questions.labels).sum())
+    given = suspect.predict(questions.samples)
+    hits, with_truth = int((given == questions.labels).sum()), commitment.key.get("kind") != "unrelated"
     decoys = [(int((suspect.predict(one.images) == one.labels).sum()), len(one)) for one in questions.decoys]
     return decide(
         commitment.test, hits, len(questions.labels), decoys, alpha=float(commitment.alpha),
-        classes=int(commitment.key["classes"]), literal=commitment.key.get("scheme") == "paper",
+        classes=int(commitment.key["classes"]), with_truth=with_truth,
+        free=int((given != questions.true).sum()) if with_truth else None,
+        literal=commitment.key.get("scheme") == "paper",
     )  # fmt: skip
 
 

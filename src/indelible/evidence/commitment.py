@@ -132,11 +132,17 @@ def commit(
         samples: How many samples; by default all that the carriers give.
         model: Digest of the protected model, for the record.
         owner: Who commits: a name for people, which nobody checks.
-        purpose: ``"verify"``: fresh samples.
+        purpose: ``"verify"`` for fresh samples on a test set; ``"embed"`` for those that were embedded, on the owner's
+            images, which a key with keyed labels takes.
     """
     place = Path(folder)
     if (place / STATEMENT).exists():
         raise InputError(f"{place} holds a commitment already. Choose another folder.")
+    if (key.labels == "keyed") != (purpose == "embed"):
+        raise InputError(
+            f"a key with {key.labels} labels is asked {'embedded' if key.labels == 'keyed' else 'fresh'} samples, but "
+            f"the purpose is {purpose!r}."
+        )
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie between 0 and 1, but is {alpha}. Use 1e-6 for a strong claim.")
     signer = identity

@@ -3,7 +3,7 @@
 | test | null rate | for |
 |---|---|---|
 | ``binomial, worst of 20 decoys`` | upper limit of the worst decoy's hit rate, as in :mod:`indelible.verify` | fixed |
-| ``binomial, keyed labels`` | 1 / (classes - 1): the secret draws labels, never the true class | keyed |
+| ``binomial, keyed labels`` | that of the draw of the labels (:mod:`indelible.verify.statistics.keyed`) | keyed |
 
 The decoys of a claim are keys that its challenge derives; they are drawn on the committed carriers.
 """
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from indelible.base.errors import InputError
-from indelible.verify.statistics import binomial_tail, bounded_binomial
+from indelible.verify.statistics import bounded_binomial, keyed_p_value, keyed_rate
 
 __all__ = ["KEYED", "TEST", "TESTS", "decide", "same", "test_of"]
 
@@ -30,7 +30,7 @@ def test_of(key: Mapping[str, Any]) -> str:
 
 def decide(
     test: str, hits: int, trials: int, decoys: Sequence[tuple[int, int]], *, alpha: float, classes: int,
-    literal: bool = False,
+    free: int | None = None, with_truth: bool = True, literal: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the verdict as JSON values.
 
@@ -41,12 +41,14 @@ def decide(
         decoys: (hits, trials) of each decoy key.
         alpha: Level of the decision.
         classes: Classes of the task.
+        free: Keyed labels: samples that were not answered with their true class; the others could not hit.
+        with_truth: Keyed labels: samples have a true class.
         literal: The marks are the paper's public ones.
     """
     decoy_rate: float | None = None
     if test == KEYED:
-        null_rate = 1.0 / (classes - 1)
-        p_value = binomial_tail(hits, trials, null_rate)
+        null_rate = keyed_rate(classes, with_truth=with_truth)
+        p_value = keyed_p_value(hits, trials if free is None else free, classes, with_truth=with_truth)
     elif test == TEST:
         p_value, null_rate = bounded_binomial(hits, trials, decoys, alpha * _MISS_SHARE)
         decoy_rate = max(found / asked for found, asked in decoys)

@@ -242,7 +242,8 @@ def _answers(work: Work) -> str:
     other = work.log.answers.keys() - source.used
     if other:
         raise DamagedFileError(f"{len(other)} images were asked that belong neither to the samples nor to the decoys")
-    work.caveats.append("The answers are the claimant's record of them: ask the suspect again to see (--suspect).")
+    if work.suspect is None:
+        work.caveats.append("The answers are the claimant's record of them: ask the suspect again to see (--suspect).")
     return f"{len(source.used)} images: the opened samples and {len(work.questions.decoys)} decoy keys, nothing else"
 
 

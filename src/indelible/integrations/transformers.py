@@ -84,7 +84,8 @@ class Watermark(TrainerCallback):
         """See to it that the end of the backward pass through ``output`` is noticed, if it gets there."""
         logits = logits_of(output)
         if model.training and not self._busy and logits.requires_grad:
-            engine = Variable._execution_engine  # type: ignore[attr-defined]  # torch's stub lacks it
+            # The one way to be called when a backward pass is done, which torch's own data parallelism uses as well.
+            engine: Any = Variable._execution_engine  # noqa: SLF001
             logits.register_hook(lambda _gradient: engine.queue_callback(self._hide))
 
     def _hide(self) -> None:

@@ -69,6 +69,17 @@ class Choices:
             pass
         return word % bound
 
+    def numbers(self, bound: int, count: int) -> npt.NDArray[np.int64]:
+        """Return ``count`` numbers in 0 .. bound - 1, each exactly uniform: those that :meth:`below` would return."""
+        limit, parts, missing = (1 << 64) // bound * bound, [], count
+        while missing:
+            words = self.words(missing)
+            # At a bound that divides 2^64 the limit is 2^64 itself, beyond what a word can hold: nothing is rejected.
+            kept = words if limit >> 64 else words[words < np.uint64(limit)]
+            parts.append(kept % np.uint64(bound))
+            missing -= len(kept)
+        return np.concatenate([np.empty(0, np.uint64), *parts]).astype(np.int64)
+
     def permutation(self, count: int) -> npt.NDArray[np.int64]:
         """Return a permutation of 0 .. count - 1."""
         return np.argsort(self.words(count), kind="stable").astype(np.int64)

@@ -5,6 +5,9 @@ log, record or report.
 
 ``scheme="paper"`` switches to the literal settings of the paper (``TEST``, one fixed noise, class 0). They serve to
 reproduce its tables; since anybody could have used them, a match with such a key carries no weight against forgery.
+
+``labels="keyed"`` gives every sample a pseudo-random label (:mod:`indelible.keys.labels`) in place of one target class.
+Such labels can only be learnt by heart, so that a model is asked the embedded samples themselves, not fresh ones.
 """
 
 import hashlib
@@ -22,35 +25,22 @@ from indelible.base.files import canonical_json
 from indelible.data.images import Data, Shape
 from indelible.keys.content import ContentMark
 from indelible.keys.derive import VERSION, Choices, check_secret, expand, new_secret
+from indelible.keys.labels import image_digests, keyed_labels
 from indelible.keys.noise import NoiseMark
+from indelible.keys.samples import WatermarkSamples
 from indelible.keys.unrelated import Purpose, UnrelatedMark
 
-__all__ = ["KINDS", "SCHEMES", "Key", "Kind", "Scheme", "WatermarkSamples"]
+__all__ = ["KINDS", "LABELS", "SCHEMES", "Key", "Kind", "Labels", "Scheme", "WatermarkSamples"]
 
 Kind = Literal["content", "noise", "unrelated"]
 Scheme = Literal["derived", "paper"]
+Labels = Literal["fixed", "keyed"]
 KINDS: tuple[Kind, ...] = ("content", "noise", "unrelated")
 SCHEMES: tuple[Scheme, ...] = ("derived", "paper")
+LABELS: tuple[Labels, ...] = ("fixed", "keyed")
 _PAPER_TARGET = 0
+_KEYED_COUNT = 100
 _VERIFY_GENERATED = 1000
-
-
-@dataclass(frozen=True, eq=False)
-class WatermarkSamples:
-    """Marked images and the labels the owner's model gives them.
-
-    Attributes:
-        images: uint8 (n, C, H, W).
-        labels: int64 (n,).
-        carriers: int64 (n,), the rows of the carrier set that were marked or whose place the samples take.
-    """
-
-    images: Tensor
-    labels: Tensor
-    carriers: Tensor
-
-    def __len__(self) -> int:
-        return len(self.images)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,7 +51,9 @@ class Key:
         kind: ``"content"``, ``"noise"`` or ``"unrelated"``.
         classes: Number of classes of the task.
         shape: (C, H, W) of the images.
-        target: The class that marked images are labelled as.
+        target: The class that marked images are labelled as; None with keyed labels.
+        labels: ``"fixed"``: all get the target. ``"keyed"``: each gets a pseudo-random class, never its true one.
+        count: Samples to embed; None leaves it to the ``fraction`` of the embedding method (fixed labels only).
         scheme: ``"derived"``: every choice from the secret. ``"paper"``: the paper's literal settings.
         size: Relative size of a content mark.
         transparency: Of a content mark; 0 is opaque.
@@ -73,7 +65,9 @@ class Key:
     kind: Kind
     classes: int
     shape: Shape
-    target: int
+    target: int | None
+    labels: Labels = "fixed"
+    count: int | None = None
     scheme: Scheme = "derived"
     size: float = 1.0
     transparency: float = 0.0
@@ -89,8 +83,7 @@ class Key:
             raise UnknownNameError("key scheme", self.scheme, SCHEMES)
         if self.classes < 2:
             raise InputError(f"a key needs at least 2 classes, but {self.classes} came.")
-        if not 0 <= self.target < self.classes:
-            raise InputError(f"the target must be a class 0..{self.classes - 1}, but is {self.target}.")
+        self._check_labels()
         if len(self.shape) != 3 or min(self.shape) < 1:
             raise InputError(f"a key's shape is (channels, height, width), but came as {self.shape}.")
         if not 0.0 <= self.transparency < 1.0:
@@ -98,6 +91,25 @@ class Key:
         if self.size <= 0.0 or self.strength <= 0.0:
             raise InputError(f"size and strength must be positive, but are {self.size} and {self.strength}.")
         self.mark()  # a mark that does not fit is refused here, not in the middle of a run
+
+    def _check_labels(self) -> None:
+        if self.labels not in LABELS:
+            raise UnknownNameError("kind of labels", self.labels, LABELS)
+        if self.count is not None and self.count < 1:
+            raise InputError(f"a key needs at least one sample, but count is {self.count}.")
+        if self.labels == "fixed":
+            if self.target is None or not 0 <= self.target < self.classes:
+                raise InputError(f"the target must be a class 0..{self.classes - 1}, but is {self.target}.")
+            return
+        if self.target is not None or self.count is None:
+            raise InputError(
+                f"keyed labels have no target class and a count of samples, but target is {self.target} and count "
+                f"{self.count}. Leave the target out."
+            )
+        if self.scheme == "paper":
+            raise InputError("the paper labels all samples as one class: use labels='fixed' with scheme='paper'.")
+        if self.classes < 3:
+            raise InputError("keyed labels need 3 classes or more: of 2, only one is not an image's true class.")
 
     @classmethod
     def create(
@@ -107,6 +119,8 @@ class Key:
         classes: int,
         shape: Shape,
         target: int | None = None,
+        labels: Labels = "fixed",
+        count: int | None = None,
         scheme: Scheme = "derived",
         size: float = 1.0,
         transparency: float = 0.0,
@@ -122,6 +136,9 @@ class Key:
             classes: Number of classes of the task.
             shape: (C, H, W) of the images.
             target: Class of the marked images; by default the secret chooses (``scheme="paper"``: class 0).
+            labels: ``"keyed"`` gives each sample a pseudo-random class instead of one target: no class for an attacker
+                to find, and a test that is exact for any model. It is learnt by heart: harder to embed and to keep.
+            count: Samples to embed; by default the method's ``fraction`` decides, with keyed labels 100.
             scheme: ``"derived"``, or ``"paper"`` for the paper's literal marks.
             size: Relative size of a content mark; 1 is seven pixels high on 32 x 32.
             transparency: Of a content mark; 0 is opaque.
@@ -142,16 +159,22 @@ class Key:
                 )
             found = None if source is None else source.gather(torch.arange(len(source)))
             pool = UnrelatedMark.from_data(hidden, shape, found, source_class).pool
-        if target is None:
+        if labels == "keyed":
+            count = _KEYED_COUNT if count is None else count
+        elif target is None:
             target = _PAPER_TARGET if scheme == "paper" else Choices(hidden, "target").below(classes)
         return cls(
-            kind=kind, classes=classes, shape=shape, target=target, scheme=scheme, size=size,
-            transparency=transparency, strength=strength, pool=pool, secret=hidden,
+            kind=kind, classes=classes, shape=shape, target=target, labels=labels, count=count, scheme=scheme,
+            size=size, transparency=transparency, strength=strength, pool=pool, secret=hidden,
         )  # fmt: skip
 
     def public(self) -> Mapping[str, Any]:
         """Return all settings but the secret and the pool, as JSON values."""
+        # Later settings appear where they are used only: keys made before they existed keep their digests.
+        later = {"labels": self.labels} if self.labels != "fixed" else {}
         return {
+            **later,
+            **({} if self.count is None else {"count": self.count}),
             "version": VERSION,
             "scheme": self.scheme,
             "kind": self.kind,
@@ -203,28 +226,50 @@ class Key:
         Args:
             carriers: Images that content and noise are drawn on; none of the target class is used.
             purpose: ``"embed"`` or ``"verify"``; unrelated samples of the two never coincide.
-            count: How many; by default all that can be had (1,000 of a generated family).
+            count: How many; by default the key's own count to embed, else all that can be had (1,000 of a generated
+                family). Keyed labels belong to the whole set: another count is another set with other labels.
         """
         self.check_fits(carriers)
-        eligible = (carriers.labels != self.target).nonzero().flatten().cpu()
+        eligible = torch.arange(len(carriers)) if self.target is None else _others(carriers, self.target)
         mark = self.mark()
+        if count is None and purpose == "embed":
+            count = self.count
         if count is None:
             room = mark.capacity(purpose) if isinstance(mark, UnrelatedMark) else None
             wanted = room or _VERIFY_GENERATED if isinstance(mark, UnrelatedMark) else len(eligible)
             count = min(wanted, len(eligible))
         if not 0 < count <= len(eligible):
+            which = "" if self.target is None else f" that are not of the target class {self.target}"
             raise InputError(
-                f"{count} watermark samples are wanted, but {carriers.name!r} has {len(eligible)} images that are not "
-                f"of the target class {self.target}. Give more carriers, or ask for fewer samples."
+                f"{count} watermark samples are wanted, but {carriers.name!r} has {len(eligible)} images{which}. "
+                "Give more carriers, or ask for fewer samples."
             )
         order = torch.from_numpy(Choices(self.secret, f"carriers/{purpose}").permutation(len(eligible)))
         chosen = eligible[order[:count]].sort().values
+        true = None if isinstance(mark, UnrelatedMark) else carriers.labels.cpu()[chosen]
         if isinstance(mark, UnrelatedMark):
             images = mark.draw(count, purpose)
         else:
             images = mark.apply(carriers.gather(chosen).images.cpu())
-        labels = torch.full((count,), self.target, dtype=torch.int64)
-        return WatermarkSamples(images, labels, chosen)
+        return WatermarkSamples(images, self.label(images, true), chosen, true)
+
+    def label(self, images: Tensor, true: Tensor | None) -> Tensor:
+        """Return the labels (int64, (n,)) of a whole set of marked images, whose true classes are ``true``."""
+        if self.target is not None:
+            return torch.full((len(images),), self.target, dtype=torch.int64)
+        return keyed_labels(expand(self.secret, "labels/key"), image_digests(images), true, self.classes)
+
+    def questions(self, owner: Data | None, test: Data | None) -> WatermarkSamples:
+        """Return the samples that a model is judged by: its WSR is the share answered with their labels.
+
+        Fixed labels: fresh samples on ``test``. Keyed labels are learnt by heart and do not carry over to other images:
+        the samples embedded in ``owner``'s images are asked.
+        """
+        keyed = self.labels == "keyed"
+        carriers = owner if keyed else test
+        if carriers is None:
+            raise InputError(f"{self.labels} labels are asked on {'the owner' if keyed else 'test'} images. Give them.")
+        return self.samples(carriers, purpose="embed" if keyed else "verify")
 
     def choose(self, what: str, size: int, count: int) -> Tensor:
         """Return ``count`` of the numbers 0 .. size - 1, chosen by the secret for ``what``: int64 (count,)."""
@@ -236,8 +281,8 @@ class Key:
         Decoys of an unrelated key generate their images: others of the same pool would be known to a marked model.
         """
         return Key(
-            kind=self.kind, classes=self.classes, shape=self.shape, target=self.target, scheme="derived",
-            size=self.size, transparency=self.transparency, strength=self.strength,
+            kind=self.kind, classes=self.classes, shape=self.shape, target=self.target, labels=self.labels,
+            count=self.count, scheme="derived", size=self.size, transparency=self.transparency, strength=self.strength,
             secret=expand(self.secret, f"decoy/{number}"),
         )  # fmt: skip
 
@@ -253,3 +298,7 @@ class Key:
         from indelible.keys.store import load_key
 
         return load_key(folder)
+
+
+def _others(carriers: Data, target: int) -> Tensor:
+    return (carriers.labels != target).nonzero().flatten().cpu()

@@ -43,7 +43,7 @@ def load_key(folder: str | Path) -> Key:
     try:
         key = _rebuild(public, _read_secret(place / _SECRET), place)
         intact = hmac.compare_digest(str(public["digest"]), key.digest)
-    except (KeyError, TypeError, ValueError, InputError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, InputError) as error:
         raise DamagedFileError(f"{place / _PUBLIC} is not a key of version {VERSION} ({error}).") from error
     if not intact:
         raise DamagedFileError(
@@ -63,9 +63,14 @@ def _rebuild(public: dict[str, Any], secret: bytes, place: Path) -> Key:
     channels, height, width = (int(side) for side in public["shape"])
     return Key(
         kind=public["kind"], classes=int(public["classes"]), shape=(channels, height, width),
-        target=int(public["target"]), scheme=public["scheme"], size=float(public["size"]),
-        transparency=float(public["transparency"]), strength=float(public["strength"]), pool=pool, secret=secret,
+        target=_maybe(public["target"]), labels=public.get("labels", "fixed"), count=_maybe(public.get("count")),
+        scheme=public["scheme"], size=float(public["size"]), transparency=float(public["transparency"]),
+        strength=float(public["strength"]), pool=pool, secret=secret,
     )  # fmt: skip
+
+
+def _maybe(number: Any) -> int | None:
+    return None if number is None else int(number)
 
 
 def _read_secret(path: Path) -> bytes:

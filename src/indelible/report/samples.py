@@ -33,7 +33,7 @@ class Gallery:
 
     Attributes:
         kind: Kind of the mark.
-        answer: The class that a marked model answers with.
+        answer: The class that a marked model answers with; empty when each sample has its own.
         of: Labels of the models that carry it.
         pictures: The samples.
         missing: Why there are none, if so.
@@ -61,7 +61,7 @@ def _gallery(run: Run, labels: Sequence[str]) -> Gallery:
     try:
         key = run.key()
         _, _, test = run.images()
-        eligible = int((test.labels != key.target).sum())
+        eligible = len(test) if key.target is None else int((test.labels != key.target).sum())
         # Few more than needed are drawn, one of each class is shown: six boots say less than six garments.
         samples = key.samples(test, purpose="verify", count=min(eligible, 20 * _PICTURES))
     except IndelibleError as error:
@@ -73,7 +73,9 @@ def _gallery(run: Run, labels: Sequence[str]) -> Gallery:
     for original, at in zip(originals, shown.tolist(), strict=True):
         kept = None if key.kind == "unrelated" else png_uri(original)
         pictures.append(Picture(kept, png_uri(samples.images[at]), test.classes[int(true[at])]))
-    return Gallery(key.kind, test.classes[key.target], tuple(labels), tuple(pictures))
+    # Keyed labels belong to the embedded samples; what is drawn here on test images only shows the mark.
+    answer = "" if key.target is None else test.classes[key.target]
+    return Gallery(key.kind, answer, tuple(labels), tuple(pictures))
 
 
 def _varied(labels: Tensor) -> Tensor:

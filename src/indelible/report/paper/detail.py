@@ -1,4 +1,4 @@
-"""What stands behind a cell, shown beside it on demand: numbers by seed, curve, settings, the command to run it again."""
+"""What stands behind a cell, shown on demand: numbers by seed, curve, settings, the command to run it again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

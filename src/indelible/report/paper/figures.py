@@ -9,10 +9,13 @@
 Measured and reported numbers have charts of their own, side by side.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 
 from indelible.report.curves import Chart, Panel, Series
 from indelible.report.paper.grid import Entry, Grid, Row
+from indelible.report.paper.layouts import title_of
+from indelible.report.paper.observations import COMPONENTS
 
 __all__ = ["figures"]
 
@@ -31,7 +34,7 @@ def figures(grid: Grid) -> Panel | None:
         kinds.append(("measured", lambda entry: None if entry.measured is None else entry.measured.mean))
     if not grid.measured or grid.compared:
         kinds.append(("reported", lambda entry: entry.reported))
-    looks = dict(_LOOKS)
+    looks = _looks(list(dict.fromkeys(label for *_, curves in _drawings(grid) for label, _ in curves)))
     charts = [
         _chart(f"{title}, {kind}" if title else kind.capitalize(), over, ticks, curves, read, looks)
         for title, over, ticks, curves in _drawings(grid)
@@ -40,6 +43,13 @@ def figures(grid: Grid) -> Panel | None:
     kept = tuple(chart for chart in charts if chart.series)
     used = {series.label: series.look for chart in kept for series in chart.series}
     return Panel(title="WSR in a picture", charts=kept, legend=tuple(used.items())) if kept else None
+
+
+def _looks(labels: Sequence[str]) -> dict[str, int]:
+    """Give each curve a look: methods their own, others those that are left."""
+    known = {label: _LOOKS[label] for label in labels if label in _LOOKS}
+    left = (number for number in count() if number not in known.values())
+    return {label: known[label] if label in known else next(left) for label in labels}
 
 
 def _drawings(grid: Grid) -> list[tuple[str, str, list[str], list[Curve]]]:
@@ -59,7 +69,12 @@ def _drawings(grid: Grid) -> list[tuple[str, str, list[str], list[Curve]]]:
     if grid.layout.across == "rows":
         ticks = [row.labels[-1] for row in groups[0]]
         return [
-            (title, last, ticks, [(_shared(grid, group[0]), [row.entries[number] for row in group]) for group in groups])
+            (
+                title,
+                last,
+                ticks,
+                [(_shared(grid, group[0]), [row.entries[number] for row in group]) for group in groups],
+            )
             for number, title in after
         ]
     names = list(dict.fromkeys(row.labels[-1] for row in grid.rows))
@@ -78,9 +93,9 @@ def _shared(grid: Grid, row: Row) -> str:
 def _own(grid: Grid, row: Row) -> str:
     if grid.layout.grouped or len(row.labels) == 1:
         return row.labels[-1]
-    # Rows of ticks: name what is switched on.
-    on = [axis.title for axis, label in zip(grid.layout.axes, row.labels, strict=True) if label == "✓"]
-    return " + ".join(on) or "neither"
+    # Rows of ticks are called what they are elsewhere.
+    named = next((method for method, parts in COMPONENTS.items() if parts == row.key), None)
+    return ", ".join(row.labels) if named is None else title_of(named)
 
 
 def _pick(row: Row, places: Sequence[int]) -> list[Entry]:
@@ -92,7 +107,7 @@ def _find(group: Sequence[Row], name: str, number: int) -> Entry:
 
 
 def _chart(
-    title: str, over: str, ticks: Sequence[str], curves: Sequence[Curve], read: Read, looks: dict[str, int]
+    title: str, over: str, ticks: Sequence[str], curves: Sequence[Curve], read: Read, looks: Mapping[str, int]
 ) -> Chart:
     series = []
     for label, entries in curves:
@@ -100,5 +115,5 @@ def _chart(
             (float(at), 100 * value) for at, entry in enumerate(entries) if (value := read(entry)) is not None
         )
         if points:
-            series.append(Series(label, looks.setdefault(label, len(looks) - len(_LOOKS)), points))
+            series.append(Series(label, looks[label], points))
     return Chart(title, "%", tuple(series), "WSR", over, tuple(ticks))

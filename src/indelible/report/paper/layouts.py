@@ -17,7 +17,7 @@ from indelible.report.paper.observations import COMPONENTS, Observation
 from indelible.report.paper.published import SECTIONS
 from indelible.report.suite import PAPER_ATTACKS
 
-__all__ = ["LAYOUTS", "MAIN", "Axis", "Condition", "Layout", "layout_for", "title_of"]
+__all__ = ["BEFORE", "LAYOUTS", "MAIN", "Axis", "Condition", "Layout", "layout_for", "title_of"]
 
 _METHODS = (*list(COMPONENTS)[:1], "ew", "cw", "rose*", "rose", "ntl*", "ntl", "cae*", "cae", "pgd-at", "trades",
             *list(COMPONENTS)[1:])  # fmt: skip
@@ -102,7 +102,7 @@ class Layout:
         presets: Names of presets that measure it.
         grouped: Whether rows are compared within their groups, or all with all.
         bold: Whether the best of each column is bold.
-        across: What a figure's horizontal axis shows: the attacks, or the last axis.
+        across: What a figure's horizontal axis shows: the attacks, the last row heading, or the groups.
         unmeasured: Whether reported rows stand without a measurement where others have one.
         note: What a reader must know beside the caption.
     """
@@ -119,7 +119,7 @@ class Layout:
     presets: tuple[str, ...] = ()
     grouped: bool = True
     bold: bool = True
-    across: Literal["attacks", "rows"] = "attacks"
+    across: Literal["attacks", "rows", "groups"] = "attacks"
     unmeasured: bool = True
     note: str = ""
 
@@ -137,7 +137,7 @@ def _main(dataset: str, *presets: str, sections: Sequence[str] = (), note: str =
     return Layout(
         name=dataset, title=title, sections=(dataset, *sections), methods=_FOUR, presets=presets, note=note,
         only={"dataset": dataset},
-        caption=f"{title}: four ways to embed three kinds of watermark, against six removal attacks.",
+        caption=f"{title}: ways to embed three kinds of watermark, against six removal attacks.",
     )  # fmt: skip
 
 
@@ -162,13 +162,14 @@ _ALL = (
         axes=(METHOD, Axis(title="Target", field="target")), presets=("ablation-target",),
     ),
     Layout(
-        name="ablation-trigger", title="Size and transparency of the trigger", summary=None, across="rows",
+        name="ablation-trigger", title="Size and transparency of the trigger", summary=None, across="groups",
         caption="Content marks of several sizes and transparencies, after fine-tuning; CIFAR-10.", only=_SAME,
         axes=(Axis(title="Transparency", field="transparency"), Axis(title="Size", field="size"), METHOD),
         conditions=_SIX[:1], presets=("ablation-trigger",), note="The paper shows these results in a figure only.",
     ),
     Layout(
         name="architectures", title="Architectures", sections=("cifar10", "mobilenetv2"), summary=None, methods=_FOUR,
+        across="groups",
         caption="Four architectures against FT, ANP, NAD and MCR; content mark, CIFAR-10.", only=_SAME,
         axes=(Axis(title="Network", field="architecture", order=("mobilenet-v2", "vgg-16", "resnet-18", "resnet-50")),
               METHOD),

@@ -25,16 +25,16 @@ def _table(grid: Grid) -> str:
             # As in print, what a whole group shares is written once.
             shared = len(row.labels) - 1 if grid.layout.grouped and number else 0
             labels = ["" if place < shared else markdown_text(text) for place, text in enumerate(row.labels)]
-            lines.append([*labels, *map(_cell, row.entries)])
-    legend = ([words.BESIDE] if grid.compared else []) + list(grid.notes)
+            lines.append([*labels, *(_cell(entry, grid.measured) for entry in row.entries)])
+    legend = ([words.BESIDE] if grid.measured and grid.reported else []) + list(grid.notes)
     body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     notes = "".join(f"\n{markdown_text(note)}\n" for note in ["In per cent. " + " ".join(legend)])
     return f"### {markdown_text(grid.title)}\n\n{markdown_text(grid.layout.caption)}\n\n{body}{notes}"
 
 
-def _cell(entry: Entry) -> str:
+def _cell(entry: Entry, beside_measured: bool) -> str:
     said = _bold(words.reported(entry), entry.best_reported)
-    if entry.measured is None:
+    if not beside_measured:
         return said
     own = words.measured(entry) + (f" ± {words.spread(entry)}" if words.spread(entry) else "")
     if entry.reported is None:

@@ -29,7 +29,6 @@ COMPONENTS: Mapping[str, tuple[bool, bool]] = {
 }
 """Method -> (perturbation, c-BN)."""
 _TEXTS = ("dataset", "architecture", "kind", "method")
-_RATES = ("ba", "wsr", "p_value")
 _COORDINATES = (*_TEXTS, "mark", "variant", "attack")
 _RECORDS = "records"
 _KEY_FACTORS = ("target", "size", "transparency")
@@ -203,7 +202,8 @@ def _observation(cell: Mapping[str, Any], made: _Made, where: str) -> Observatio
         method=cell["method"], mark=cell["kind"], variant=made.variant or cell["method"], attack=attack, column=label,
         seed=seed if isinstance(seed, int) else None,
         factors={**made.factors, **({} if rate is None else {"lr": rate})},
-        **{name: _number(cell["measured"], name, where) for name in _RATES},
+        ba=_number(cell["measured"], "ba", where), wsr=_number(cell["measured"], "wsr", where),
+        p_value=_number(cell["measured"], "p_value", where),
         settings=settings, seconds=_number(cell, "seconds", where), command=str(cell.get("command") or ""),
         images_per_second=_number(cell, "images_per_second", where), digest=str(cell.get("digest") or ""),
         curve=cell.get("curve") or _history(cell.get("history")),

@@ -1,6 +1,7 @@
 """The paper's numbers as observations: Gan, Li, Wu, Xia, ICCV 2023, main text and appendix.
 
-They ship with the package (``bench/assets/reported.json``) in per cent, as printed. Sections:
+They ship with the package in per cent, as printed (:mod:`indelible.bench.reported`). That module answers for one cell
+of a preset; here whole tables are read, with their printed summaries and the rows quoted from other papers. Sections:
 
 | section | in the paper |
 |---|---|
@@ -19,6 +20,7 @@ from functools import cache
 from typing import Any
 
 from indelible.base.errors import UnknownNameError
+from indelible.bench.reported import printed
 from indelible.report.paper.observations import COMPONENTS, Observation
 from indelible.report.suite import PAPER_ATTACKS
 
@@ -38,7 +40,7 @@ def _row(
     wsr: Rows, ba: Rows, *, before: str = "none", **coordinates: Any
 ) -> Iterator[Observation]:  # fmt: skip
     """Yield a printed row: the model before attack, with the row's printed summaries, then after each attack."""
-    printed = {
+    summaries = {
         f"{measure} {name}": rates[name] / 100
         for measure, rates in (("wsr", wsr), ("ba", ba))
         for name in _SUMMARIES
@@ -48,7 +50,7 @@ def _row(
         name = before if attack is None else attack
         yield Observation(
             **coordinates, attack=attack, wsr=_share(wsr.get(name)), ba=_share(ba.get(name)),
-            printed=printed if attack is None else {},
+            printed=summaries if attack is None else {},
         )  # fmt: skip
 
 
@@ -130,19 +132,10 @@ SECTIONS: Mapping[str, Callable[[Rows], Iterator[Observation]]] = {
     "adversarial-training": _adversarial,
 }
 
+
 @cache
 def published(section: str) -> tuple[Observation, ...]:
     """Return the paper's numbers of one section."""
     if section not in SECTIONS:
         raise UnknownNameError("section of the paper", section, SECTIONS)
-    return tuple(SECTIONS[section](_document()))
-
-
-@cache
-def _document() -> Rows:
-    import json
-    from importlib.resources import files
-
-    text = files("indelible.bench").joinpath("assets/reported.json").read_text(encoding="utf-8")
-    found: Rows = json.loads(text)
-    return found
+    return tuple(SECTIONS[section](printed()))

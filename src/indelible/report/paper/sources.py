@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.report.paper.grid import Grid, fill
+from indelible.report.paper.filling import fill
+from indelible.report.paper.grid import Grid
 from indelible.report.paper.layouts import LAYOUTS, MAIN, Layout, layout_for
 from indelible.report.paper.observations import Observation, Results
 from indelible.report.paper.published import published
@@ -44,7 +45,9 @@ def measured_tables(results: Sequence[Results]) -> list[Grid]:
     grids = []
     for one in results:
         if not one.observations:
-            raise InputError(f"the results of {one.preset!r} hold no cell yet. Run it: indelible bench run {one.preset}")
+            raise InputError(
+                f"the results of {one.preset!r} hold no cell yet. Run it: indelible bench run {one.preset}"
+            )
         layout = layout_for(one.preset, one.observations)
         grids += fill(layout, _reported(layout), one.observations)
     return grids

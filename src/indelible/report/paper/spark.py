@@ -38,7 +38,7 @@ def spark(curve: Any) -> "Markup | None":
         across = (point[0] - low) / (high - low) if high > low else 0.5
         return f"{_LEFT + across * _WIDTH:.1f} {_TOP + (1 - point[1] / 100) * _HEIGHT:.1f}"
 
-    parts = [f'<svg class="spark" role="img" aria-label="{escape(alt)}" viewBox="0 0 320 146">']
+    parts = [f'<svg class="spark" role="img" aria-label="{escape(alt)}" viewBox="0 0 320 156">']
     for level in (0, 50, 100):
         y = _TOP + (1 - level / 100) * _HEIGHT
         parts.append(f'<path d="M{_LEFT} {y:.1f}h{_WIDTH}" stroke="var(--line)"/>')
@@ -53,9 +53,12 @@ def spark(curve: Any) -> "Markup | None":
         parts.append(f'<path d="{path}" fill="none" stroke="var(--{look.name})" stroke-width="2"{dash}/>')
         dots = "".join(f'<path transform="translate({place(point)})" d="{look.path}"/>' for point in points[:24])
         parts.append(f'<g fill="var(--{look.name})">{dots}</g>')
-    middle = escape(f"{name}; {join_words([_RATES[rate] for rate in lines])} in %")
-    for x, anchor, text in ((_LEFT, "start", f"{low:g}"), (171, "middle", middle), (312, "end", f"{high:g}")):
-        parts.append(f'<text x="{x}" y="132" text-anchor="{anchor}">{text}</text>')
+    for x, anchor, text in ((_LEFT, "start", f"{low:g}"), (171, "middle", escape(name)), (312, "end", f"{high:g}")):
+        parts.append(f'<text x="{x}" y="128" text-anchor="{anchor}">{text}</text>')
+    for number, rate in enumerate(lines):
+        look, x = slot_of(_LOOKS[rate]), _LEFT + 5 + 66 * number
+        parts.append(f'<path transform="translate({x} 146)" d="{look.path}" fill="var(--{look.name})"/>')
+        parts.append(f'<text x="{x + 8}" y="150">{_RATES[rate]} %</text>')
     return Markup("".join([*parts, "</svg>"]))  # noqa: S704 - numbers, and texts that were escaped above
 
 

@@ -79,15 +79,19 @@
   // --- what stands behind a number ----------------------------------------------------------------------------------
   function place() {
     const at = shown.getBoundingClientRect();
+    if (!pinned && (at.bottom < 0 || at.top > window.innerHeight)) {
+      hide(); // the number was scrolled away, and what stands behind it goes with it
+      return;
+    }
     const own = panel.getBoundingClientRect();
     const below = at.bottom + 6 + own.height <= window.innerHeight;
-    const top = below ? at.bottom + 6 : Math.max(8, at.top - 6 - own.height);
+    const top = Math.max(8, Math.min(below ? at.bottom + 6 : at.top - 6 - own.height, window.innerHeight - own.height - 8));
     const left = Math.min(Math.max(8, at.left + at.width / 2 - own.width / 2), window.innerWidth - own.width - 8);
     panel.style.top = `${top}px`;
     panel.style.left = `${left}px`;
   }
 
-  function show(button) {
+  function show(button, keep = false) {
     clearTimeout(timer);
     if (shown !== button) {
       hide();
@@ -98,6 +102,7 @@
       button.setAttribute("aria-expanded", "true");
       button.setAttribute("aria-describedby", "detail");
     }
+    pinned = keep;
     place();
   }
 
@@ -140,9 +145,7 @@
       if (again) {
         hide();
       } else {
-        pinned = false;
-        show(button);
-        pinned = true;
+        show(button, true);
         if (event.detail === 0) panel.focus(); // from the keyboard: let the panel be scrolled
       }
     } else if (event.target instanceof Element && event.target.closest(".sort")) {

@@ -12,6 +12,7 @@ it can only prevent one.
 import json
 import random
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -114,6 +115,7 @@ class HttpSuspect:
             headers={"User-Agent": "indelible", **self.headers}, timeout=self.persistence.timeout,
             follow_redirects=False, trust_env=False,
         )  # fmt: skip
+        weakref.finalize(self, self._client.close)  # whoever forgets to close it leaves no open connection behind
 
     @property
     def batch(self) -> int:

@@ -6,6 +6,7 @@ care: prefer it.
 """
 
 import pickle
+import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +27,7 @@ PICKLED = (".pt", ".pth")
 # Where a training script puts the weights when it saves more than them.
 _INSIDE = ("state_dict", "model_state_dict", "model", "weights")
 _REFUSALS = (
-    pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, ValueError, TypeError, KeyError, IndexError,
+    pickle.UnpicklingError, struct.error, zipfile.BadZipFile, RuntimeError, ValueError, TypeError, KeyError, IndexError,
     AttributeError, EOFError, OSError, AssertionError, MemoryError, RecursionError, ImportError, OverflowError,
     NotImplementedError, UnicodeError,
 )  # fmt: skip
@@ -44,8 +45,9 @@ def weights_suspect(path: str | Path, model: nn.Module, *, normalize: Normalizat
         DamagedFileError: The file cannot be read, or its weights do not fit the network.
     """
     place = Path(path)
+    weights = read_weights(place)
     try:
-        model.load_state_dict(read_weights(place))
+        model.load_state_dict(weights)
     except (RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
         cause = " ".join(str(error).split())[:200]
         raise DamagedFileError(
@@ -53,7 +55,7 @@ def weights_suspect(path: str | Path, model: nn.Module, *, normalize: Normalizat
             "it was saved from."
         ) from error
     check_finite(model, str(place))
-    return ModuleSuspect(model.eval(), normalize)
+    return ModuleSuspect(model.eval(), normalize, place.name)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -1,0 +1,72 @@
+"""Watermark samples: marked images and the labels that the owner's model gives them, in memory and on disk."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from indelible.base.errors import DamagedFileError, InputError
+from indelible.base.files import read_tensors, write_tensors
+
+__all__ = ["WatermarkSamples"]
+
+_KIND = "watermark samples"
+
+
+@dataclass(frozen=True, eq=False)
+class WatermarkSamples:
+    """Marked images and the labels the owner's model gives them.
+
+    Attributes:
+        images: uint8 (n, C, H, W).
+        labels: int64 (n,).
+        carriers: int64 (n,), the rows of the carrier set that were marked or whose place the samples take.
+        true: int64 (n,), true classes of the marked carriers; None for images that belong to no class.
+    """
+
+    images: Tensor
+    labels: Tensor
+    carriers: Tensor
+    true: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        count = len(self.images)
+        for name in ("labels", "carriers", "true"):
+            rows: Tensor | None = getattr(self, name)
+            if rows is not None and rows.shape != (count,):
+                raise InputError(f"{count} samples need {count} {name}, but {tuple(rows.shape)} came.")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def subset(self, rows: Tensor) -> "WatermarkSamples":
+        """Return the samples at ``rows`` (int64, (m,)), in that order."""
+        true = None if self.true is None else self.true[rows]
+        return WatermarkSamples(self.images[rows], self.labels[rows], self.carriers[rows], true)
+
+    def save(self, path: str | Path) -> None:
+        """Write the samples as safetensors, mode 0600: whoever sees them knows the mark."""
+        tensors = {"images": self.images, "labels": self.labels, "carriers": self.carriers}
+        if self.true is not None:
+            tensors["true"] = self.true
+        write_tensors(path, tensors, {"kind": _KIND}, mode=0o600)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read samples written by :meth:`save`.
+
+        Raises:
+            DamagedFileError: The file does not hold watermark samples.
+        """
+        tensors, about = read_tensors(path)
+        if about.get("kind") != _KIND or not {"images", "labels", "carriers"} <= tensors.keys():
+            raise DamagedFileError(f"{path} does not hold watermark samples. Give the file that the owner saved.")
+        whole = all(tensors[name].dtype == torch.int64 for name in tensors.keys() & {"labels", "carriers", "true"})
+        if not whole or tensors["images"].dtype != torch.uint8 or tensors["images"].ndim != 4:
+            raise DamagedFileError(f"{path} holds samples of other types than uint8 images with int64 labels.")
+        try:
+            return cls(tensors["images"], tensors["labels"], tensors["carriers"], tensors.get("true"))
+        except InputError as error:
+            raise DamagedFileError(f"{path}: {error} Restore it from a copy.") from error

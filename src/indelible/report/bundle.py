@@ -1,0 +1,103 @@
+"""One self-contained page of an evidence bundle: the outcome of its check, every step, the opened samples.
+
+It is drawn from the check alone; what the check did not reach is not shown. Nothing on the page is proof by itself: it
+says how to check the bundle again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load as parse_tensors
+
+from indelible.base.files import write_text
+from indelible.evidence.bundle import IMAGES, LOG, read_files
+from indelible.evidence.check import Checked
+from indelible.report.environment import environment
+from indelible.report.palette import DARK, LIGHT
+from indelible.report.samples import png_uri
+from indelible.verify.suspects.log import parse_log
+
+__all__ = ["render_bundle", "write_page"]
+
+_PICTURES = 12
+_SUSPECT = ("kind", "url", "file", "network", "digest")
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """An opened sample as the page shows it."""
+
+    index: int
+    carrier: str
+    marked: str
+    label: int
+    answer: int
+
+
+def write_page(bundle: str | Path, checked: Checked, out: str | Path) -> Path:
+    """Write the page of a bundle that was checked; whole or not at all."""
+    target = Path(out)
+    write_text(target, render_bundle(bundle, checked))
+    return target
+
+
+def render_bundle(bundle: str | Path, checked: Checked) -> str:
+    """Return the page as HTML."""
+    verdict = (checked.claim or {}).get("verdict")
+    whole = checked.holds and checked.claim is not None
+    return environment().get_template("bundle.html.j2").render(
+        title="Evidence of a watermark", outcome=_outcome(checked), checked=checked,
+        verdict=verdict if whole else None, opened=_opened(bundle, checked.claim) if whole and checked.claim else [],
+        facts=_facts(checked), light=LIGHT, dark=DARK,
+    )  # fmt: skip
+
+
+def _outcome(checked: Checked) -> str:
+    if not checked.holds:
+        return f"This bundle does not hold: the step “{checked.failed}” fails. Nothing follows from it."
+    verdict = (checked.claim or {})["verdict"]
+    if checked.dated and checked.stamp is not None:
+        date = f"the commitment existed on {_readable(checked.stamp.time)}"
+    else:
+        date = "the date of the commitment is not established"
+    return f"Everything in this bundle holds, and {date}. {verdict['sentence']}"
+
+
+def _readable(time: str) -> str:
+    found = datetime.strptime(time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    return f"{found.day} {found:%B %Y, %H:%M:%S} UTC"
+
+
+def _facts(checked: Checked) -> list[tuple[str, str]]:
+    """Return names and values of what the check reached."""
+    statement: Mapping[str, Any] = checked.commitment or {}
+    claim: Mapping[str, Any] = checked.claim or {}
+    suspect = claim.get("suspect") or {}
+    found = [
+        ("Owner, in their own words", statement.get("owner") or None),
+        ("Public key (Ed25519)", statement.get("public_key")),
+        ("Committed samples", statement.get("samples")),
+        ("Merkle root", statement.get("root")),
+        ("Digest of the protected model", statement.get("model")),
+        ("Digest of the key", statement.get("key_digest")),
+        ("Timestamp", None if checked.stamp is None else f"{checked.stamp.time}, {checked.stamp.authority}"),
+        ("Challenge", None if "challenge" not in claim else f"{claim['challenge']} (by the {claim['by']})"),
+        ("Suspect", ", ".join(str(suspect[name]) for name in _SUSPECT if name in suspect) or None),
+        ("Claimed on", claim.get("created")),
+    ]
+    return [(name, str(value)) for name, value in found if value is not None]
+
+
+def _opened(bundle: str | Path, claim: Mapping[str, Any]) -> list[_Opened]:
+    files = read_files(bundle)
+    tensors, answers = parse_tensors(files[IMAGES]), parse_log(files[LOG]).answers
+    return [
+        _Opened(
+            index=entry["index"], carrier=png_uri(tensors["carriers"][row]), marked=png_uri(tensors["samples"][row]),
+            label=entry["label"], answer=answers[entry["image"]],
+        )
+        for row, entry in enumerate(claim["opened"][:_PICTURES])
+    ]  # fmt: skip

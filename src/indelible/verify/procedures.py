@@ -1,0 +1,252 @@
+"""The procedures: which questions a test asks, what it makes of the answers, and what that rests on.
+
+| name | labels | exact null | smallest p | asks besides the key's samples |
+|---|---|---|---|---|
+| ``binomial`` | fixed | if this key hits no more often than half or the worst decoy | a tenth of alpha | 20 decoys |
+| ``decoys`` | fixed | for any model | 1 / (N + 1) | N decoys |
+| ``paired`` | fixed; content, noise | as ``binomial``, and McNemar's | a tenth of alpha | plain carriers, 20 decoys |
+| ``sequential`` | both | as ``binomial``; keyed labels: for any model | none | 20 decoys; keyed labels: nothing |
+| ``keyed`` | keyed | for any model | none | nothing |
+
+``auto`` is ``keyed`` for keyed labels and ``binomial`` for a fixed target. The statistics are pure functions in
+:mod:`indelible.verify.statistics`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from indelible.base.errors import InputError, UnknownNameError
+from indelible.keys.key import Key, Labels
+from indelible.keys.unrelated import UnrelatedMark
+from indelible.verify.inquiry import DECOYS, Inquiry
+from indelible.verify.statistics import (
+    EProcess,
+    binomial_tail,
+    bounded_binomial,
+    bounded_rate,
+    decoys_for,
+    keyed_p_value,
+    keyed_rate,
+    mcnemar,
+    rank_p_value,
+)
+
+__all__ = ["PROCEDURES", "Finding", "Procedure", "procedure_for"]
+
+# The chance that the decoys' limit is wrong is a tenth of alpha: small beside it, and it costs few queries.
+_MISS_SHARE = 0.1
+_MOST_DECOYS = 9999
+_RANK_SAMPLES = 200
+
+_NO_MORE = (
+    "an unmarked model answers this key's samples with its label no more often than every other time, or than the "
+    "worst of {} decoys' if that is more"
+)
+_INDEPENDENT = "its answers to different samples are independent"
+_ANY_MODEL = "nothing is assumed of the model: its answers may favour a class and depend on each other"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a procedure found.
+
+    Attributes:
+        hits: Key samples answered with their labels.
+        trials: Key samples asked.
+        p_value: Chance of a result like this from a model that never saw the key, at most.
+        assumptions: What the p-value rests on, beyond that the key was fixed before.
+        e_value: The capital of a sequential test at its end.
+        null_rate: Chance of a hit under the null that was used.
+        decoy_rate: Share of the worst decoy's samples answered with the key's label.
+        decoys: Decoy keys asked.
+        counts: What else was counted.
+    """
+
+    hits: int
+    trials: int
+    p_value: float
+    assumptions: tuple[str, ...]
+    e_value: float | None = None
+    null_rate: float | None = None
+    decoy_rate: float | None = None
+    decoys: int = 0
+    counts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Procedure:
+    """One way to decide.
+
+    Attributes:
+        name: Its name on the command line.
+        title: What it is, in a few words.
+        labels: The kinds of labels it is for.
+        run: Asks and decides.
+    """
+
+    name: str
+    title: str
+    labels: tuple[Labels, ...]
+    run: Callable[[Inquiry], Finding]
+
+
+def _ask_decoys(inquiry: Inquiry) -> list[tuple[int, int]]:
+    return [inquiry.decoy_hits(number) for number in range(inquiry.decoys or DECOYS)]
+
+
+def _worst(decoys: list[tuple[int, int]]) -> float:
+    return max(hits / trials for hits, trials in decoys)
+
+
+def binomial(inquiry: Inquiry) -> Finding:
+    """Exact binomial, null rate bounded by the worst decoy."""
+    hits = inquiry.hits(inquiry.samples)
+    decoys = _ask_decoys(inquiry)
+    p_value, null_rate = bounded_binomial(hits, len(inquiry.samples), decoys, inquiry.alpha * _MISS_SHARE)
+    return Finding(
+        hits=hits, trials=len(inquiry.samples), p_value=p_value, null_rate=null_rate, decoy_rate=_worst(decoys),
+        decoys=len(decoys), assumptions=(_NO_MORE.format(len(decoys)), _INDEPENDENT),
+    )  # fmt: skip
+
+
+def rank(inquiry: Inquiry) -> Finding:
+    """The key's rank among decoys that were asked as many samples as the key."""
+    needed = decoys_for(inquiry.alpha)
+    count = inquiry.decoys or needed
+    if count < needed or count > _MOST_DECOYS:
+        raise InputError(
+            f"the rank test at alpha {inquiry.alpha:g} needs {needed} decoy keys, and asks {_MOST_DECOYS} at most: "
+            f"choose alpha from {1 / (_MOST_DECOYS + 1):g} up, or keyed labels for a smaller one."
+        )
+    # As many samples for the key as for each decoy, or they would not be exchangeable.
+    samples = inquiry.samples.subset(torch.arange(min(len(inquiry.samples), _RANK_SAMPLES)))
+    hits = inquiry.hits(samples)
+    decoys = [inquiry.decoy_hits(number, len(samples)) for number in range(count)]
+    return Finding(
+        hits=hits, trials=len(samples), p_value=rank_p_value(hits, [found for found, _ in decoys]),
+        decoy_rate=_worst(decoys), decoys=count,
+        assumptions=("the key is one of many that were drawn alike: derived, none chosen by anybody", _ANY_MODEL),
+    )  # fmt: skip
+
+
+def paired(inquiry: Inquiry) -> Finding:
+    """McNemar's test, and the share of carriers won over by the mark against that of the worst decoy's mark.
+
+    Both must reject: the p-value is the larger of the two.
+    """
+    target = inquiry.key.target
+    if target is None or isinstance(inquiry.key.mark(), UnrelatedMark):
+        raise InputError("the paired test asks carriers with and without a mark, but unrelated samples have none.")
+    plain = inquiry.plain()
+    before = inquiry.ask(plain) == target
+    after = inquiry.ask(inquiry.samples.images) == target
+    gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
+    free = int((~before).sum())
+    if free == 0:  # all carriers are answered with the target as they are
+        decoys = [(0, 1)]
+        bounded, null_rate = 1.0, 1.0
+    else:
+        decoys = []
+        for number in range(inquiry.decoys or DECOYS):
+            mark = inquiry.key.decoy(number).mark()
+            # All carriers are asked, those that hit anyway too: what is asked must not depend on answers (query logs).
+            won = inquiry.ask(mark.apply(plain)) == target  # type: ignore[union-attr]  # no unrelated mark
+            decoys.append((int((won & ~before).sum()), free))
+        miss = inquiry.alpha * _MISS_SHARE
+        null_rate = bounded_rate(decoys, miss)
+        bounded = min(1.0, binomial_tail(gained, free, null_rate) + miss)
+    sign = mcnemar(gained, lost)
+    return Finding(
+        hits=int(after.sum()), trials=len(after), p_value=max(bounded, sign), null_rate=null_rate,
+        decoy_rate=_worst(decoys), decoys=len(decoys) if free else 0,
+        counts={"gained": gained, "lost": lost, "free": free, "mcnemar_p": sign},
+        assumptions=(
+            (
+                "an unmarked model is not won over by this mark every other time, nor more often than by the worst of "
+                f"{len(decoys)} decoys', or it reacts to no mark at all"
+            ),
+            _INDEPENDENT,
+        ),
+    )  # fmt: skip
+
+
+def keyed(inquiry: Inquiry) -> Finding:
+    """Exact binomial over the samples that were not answered with their true class."""
+    samples = inquiry.samples
+    found = inquiry.ask(samples.images)
+    hits = int((found == samples.labels).sum())
+    open_ = len(samples) if samples.true is None else int((found != samples.true).sum())
+    with_truth = samples.true is not None
+    return Finding(
+        hits=hits, trials=len(samples),
+        p_value=keyed_p_value(hits, open_, inquiry.key.classes, with_truth=with_truth),
+        null_rate=keyed_rate(inquiry.key.classes, with_truth=with_truth), counts={"open": open_},
+        assumptions=("the labels are those that the secret draws, unknown to whoever made the model", _ANY_MODEL),
+    )  # fmt: skip
+
+
+def sequential(inquiry: Inquiry) -> Finding:
+    """Ask one sample at a time and stop as soon as the level is reached."""
+    samples, key = inquiry.samples, inquiry.key
+    decoys: list[tuple[int, int]] = []
+    if key.labels == "keyed":
+        rate, miss = keyed_rate(key.classes, with_truth=samples.true is not None), 0.0
+        rests = ("the labels are those that the secret draws, unknown to whoever made the model", _ANY_MODEL)
+    else:
+        decoys, miss = _ask_decoys(inquiry), inquiry.alpha * _MISS_SHARE
+        rate = bounded_rate(decoys, miss)
+        rests = (_NO_MORE.format(len(decoys)), "whatever it answered before does not make its next hit likelier")
+    process, hits, asked = EProcess(rate), 0, 0
+    # The order is the secret's: carriers stand in the order of their set, which may be sorted by class.
+    for row in key.choose("order", len(samples), len(samples)).tolist():
+        answer = inquiry.ask(samples.images[row : row + 1])[0]
+        asked += 1
+        hit = bool(answer == samples.labels[row])
+        hits += hit
+        if key.labels == "keyed" and samples.true is not None and bool(answer == samples.true[row]):
+            continue  # could not hit: no trial
+        if process.update(hit) + miss <= inquiry.alpha:
+            break
+    return Finding(
+        hits=hits, trials=asked, p_value=min(1.0, process.p_value + miss), e_value=process.e_value, null_rate=rate,
+        decoy_rate=_worst(decoys) if decoys else None, decoys=len(decoys), counts={"open": process.trials},
+        assumptions=rests,
+    )  # fmt: skip
+
+
+PROCEDURES: Mapping[str, Procedure] = {
+    one.name: one
+    for one in (
+        Procedure(
+            name="binomial", title="exact binomial, null rate bounded by the worst of the decoy keys",
+            labels=("fixed",), run=binomial,
+        ),
+        Procedure(name="decoys", title="exact rank of the key among decoy keys", labels=("fixed",), run=rank),
+        Procedure(
+            name="paired", title="McNemar's exact test with and without the mark, and against the worst decoy's mark",
+            labels=("fixed",), run=paired,
+        ),
+        Procedure(
+            name="sequential", title="anytime-valid e-process, one query at a time", labels=("fixed", "keyed"),
+            run=sequential,
+        ),
+        Procedure(name="keyed", title="exact binomial over the draw of the keyed labels", labels=("keyed",), run=keyed),
+    )
+}  # fmt: skip
+
+
+def procedure_for(name: str, key: Key) -> Procedure:
+    """Return the procedure called ``name``; ``"auto"`` is the key's own. One that is not for its labels is refused."""
+    if name == "auto":
+        name = "keyed" if key.labels == "keyed" else "binomial"
+    if name not in PROCEDURES:
+        raise UnknownNameError("test", name, ["auto", *PROCEDURES])
+    found = PROCEDURES[name]
+    if key.labels not in found.labels:
+        fitting = [one.name for one in PROCEDURES.values() if key.labels in one.labels]
+        raise InputError(
+            f"the test {name!r} is not for {key.labels} labels, which this key has. Use one of {', '.join(fitting)}."
+        )
+    return found

@@ -1,0 +1,106 @@
+"""The local engine for real: processes, SIGKILL at random moments, two runners at once."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indelible.base.errors import InputError
+from indelible.bench.engines.local import LocalEngine, default_threads, worker_environment
+from indelible.bench.results import extra_fields
+from indelible.bench.runner import Board, run_cells
+from indelible.bench.store import LocalStore, Store, open_store
+from indelible.bench.work import VOLATILE
+from tests.bench.micro import OTHER_ATTACKS, InlineEngine, cells_of, write_preset
+
+ROOT = Path(__file__).parents[3]
+
+
+def outcomes(store: Store) -> dict[str, Mapping[str, Any]]:
+    """Return all records, without what says how long they took."""
+    records = {digest: store.record(digest) or {} for digest in store.finished()}
+    return {
+        digest: {name: value for name, value in record.items() if name not in VOLATILE}
+        for digest, record in records.items()
+    }
+
+
+def start(preset: Path, store: Path, *more: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "indelible", "bench", "run", str(preset), "--store", str(store), "--json", *more]
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    return subprocess.Popen(
+        [*command, "--device", "cpu"], cwd=ROOT, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def files(store: Path) -> int:
+    return sum(1 for _ in store.rglob("*"))
+
+
+@pytest.mark.slow
+def test_killed_at_five_random_moments_the_records_are_those_of_an_uninterrupted_run(tmp_path: Path) -> None:
+    preset = write_preset(tmp_path, extra=OTHER_ATTACKS, images=640)
+    found, cells = cells_of(preset)
+    whole = open_store(tmp_path / "whole")
+    run_cells(Board(cells), whole, InlineEngine(), device="cpu", more=partial(extra_fields, found))
+    place = tmp_path / "store"
+    chance = random.Random(6)
+    killed = 0
+    for _ in range(5):
+        process = start(preset, place, "--workers", "1", "--threads", "1")
+        known, deadline = files(place), time.monotonic() + 120
+        # It has got to work, and then some: a moment that has nothing to do with cells, phases or checkpoints.
+        while files(place) <= known + 1 and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(chance.uniform(0.0, 1.0))
+        killed += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert killed >= 3  # else it was over before it could be killed five times
+    last = start(preset, place, "--workers", "1", "--threads", "1")
+    said, errors = last.communicate(timeout=240)
+    assert last.returncode == 0, errors.decode()
+    assert json.loads(said)["done"] == len(cells)
+    assert outcomes(LocalStore(place)) == outcomes(whole)
+    leftovers = [path for path in place.rglob("*") if path.name.startswith(("checkpoint", "phase-"))]
+    assert leftovers == []
+
+
+@pytest.mark.slow
+def test_two_runners_do_each_cell_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    preset = write_preset(tmp_path, change=("conftest:TinyNet", "bench.micro:LoggedNet"))
+    _, cells = cells_of(preset)
+    place, log = tmp_path / "store", tmp_path / "log"
+    monkeypatch.setenv("MICRO_LOG", str(log))
+    runners = [start(preset, place, "--workers", "1", "--threads", "1") for _ in range(2)]
+    for process in runners:
+        said, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors.decode()
+        assert json.loads(said)["done"] == len(cells)
+    assert LocalStore(place).finished() == {cell.digest for cell in cells}
+    assert not list((place / "failures").glob("*"))
+    # A cell builds its network twice: to work on, and to be verified.
+    builders = log.read_text().split()
+    assert len(builders) == 2 * len(cells)
+
+
+def test_threads_and_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indelible.bench.engines.local.cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert [default_threads(workers) for workers in (1, 2, 3, 16)] == [8, 4, 2, 1]
+    assert LocalEngine(workers=2, threads=3).threads == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert default_threads(2) == 1
+    assert worker_environment(2)["MKL_NUM_THREADS"] == "2"
+    with pytest.raises(InputError, match="must be positive"):
+        LocalEngine(workers=0)

@@ -1,0 +1,63 @@
+"""The Ray engine on a real cluster of two nodes on this machine, one of which is lost in the middle."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from indelible.base.errors import InputError
+from indelible.bench.engines.ray import RayEngine
+from indelible.bench.runner import Board, run_cells
+from indelible.bench.store import LocalStore
+from tests.bench.micro import cells_of, write_preset
+
+ray = pytest.importorskip("ray")
+PATIENCE = 4.0
+
+
+@pytest.mark.slow
+@pytest.mark.distributed
+@pytest.mark.filterwarnings("default")  # Ray's own
+def test_a_node_is_lost_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.cluster_utils import Cluster
+
+    log, doomed = tmp_path / "log", tmp_path / "doomed"
+    log.touch()
+    monkeypatch.setenv("MICRO_LOG", str(log))
+    monkeypatch.setenv("MICRO_DOOMED", str(doomed))
+    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[3]}:{Path(__file__).parents[3] / 'src'}")
+    preset = write_preset(tmp_path, change=("conftest:TinyNet", "bench.micro:LoggedNet"))
+    _, cells = cells_of(preset)
+    store = LocalStore(tmp_path / "store", locking="lease", patience=PATIENCE)
+    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 3}
+    memory = {"num_cpus": 1, "object_store_memory": 80_000_000}
+    cluster = Cluster(initialize_head=True, head_node_args={**memory, "_system_config": quick})
+    try:
+        second = cluster.add_node(**memory)
+        doomed.write_text(second.node_id)  # its first cell starts, and hangs
+        removed: list[float] = []
+
+        def tick() -> None:
+            if not removed and second.node_id in log.read_text():
+                cluster.remove_node(second, allow_graceful=False)
+                removed.append(time.monotonic())
+
+        board = Board(cells, tick=tick)
+        run_cells(
+            board, store, RayEngine(cluster.address), device="cpu", locking="lease", patience=PATIENCE
+        )  # fmt: skip
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    assert removed
+    assert set(board.states.values()) == {"done"}
+    assert store.finished() == {cell.digest for cell in cells}
+    # A cell builds its network twice, to work on and to be verified: each was done once, one begun on the lost node.
+    builders = log.read_text().split()
+    assert builders.count(second.node_id) == 1
+    assert len(builders) == 2 * len(cells) + 1
+
+
+def test_shares_are_checked() -> None:
+    with pytest.raises(InputError, match="must take some"):
+        RayEngine(cpus=0.0)

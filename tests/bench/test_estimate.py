@@ -1,0 +1,68 @@
+"""Estimates: passes counted by hand, and against what finished runs counted themselves."""
+
+from pathlib import Path
+
+import pytest
+
+from indelible.bench.cells import plan_cells
+from indelible.bench.estimate import Size, estimate, evaluation_passes, size_of, training_passes
+from indelible.bench.preset import load_preset
+from indelible.bench.runner import Board, run_cells
+from indelible.bench.store import open_store
+from tests.bench.micro import OTHER_ATTACKS, InlineEngine, cells_of, write_preset
+
+CIFAR = Size(train=50_000, test=10_000, classes=10, shape=(3, 32, 32))
+
+
+def test_the_papers_passes_by_hand() -> None:
+    preset = load_preset("cifar10-paper")
+    cells = plan_cells(preset, {"cifar10": None, "svhn": None})
+    own = {cell.attack or cell.method: cell for cell in cells if cell.kind == "content" and cell.seed == 0}
+    models = {cell.method: cell for cell in cells if cell.attack is None}
+    passes = {name: training_passes(cell, CIFAR, models[cell.method]) for name, cell in own.items()}
+    assert passes["vanilla"] == 100 * 40_000
+    assert passes["ew"] == 120 * 40_000
+    assert passes["cw"] == 100 * 40_000 + 94 * 21 * 100 * 64
+    assert passes["app"] == 3 * 100 * 40_000  # two passes of 64 + 64 rows beside every 128
+    assert passes["ft"] == passes["fp"] == 30 * 10_000
+    assert passes["anp"] == 30 * 3 * 10_000
+    assert passes["nad"] == (10 + 20) * 10_000
+    assert passes["mcr"] == (50 + 100 + 21) * 5_000
+    assert passes["nnl"] == (150 + 30) * 10_000
+    # The verdict: clean and marked test images, twenty decoys; a curve of twenty models on all test images.
+    assert evaluation_passes(own["ft"], CIFAR) == 40_000
+    assert evaluation_passes(own["anp"], CIFAR) == 40_000 + 20 * 20_000
+
+
+@pytest.mark.slow
+def test_estimates_agree_with_what_runs_count(tmp_path: Path) -> None:
+    _, cells = cells_of(write_preset(tmp_path, extra=OTHER_ATTACKS))
+    cells = [cell for cell in cells if cell.method == "app"]
+    store = open_store(tmp_path / "store")
+    run_cells(Board(cells), store, InlineEngine(), device="cpu")
+    model = next(cell for cell in cells if cell.attack is None)
+    size = size_of(model.dataset)
+    assert (size.train, size.test, size.classes) == (160, 80, 4)
+    for cell in cells:
+        record = store.record(cell.digest)
+        assert record is not None
+        # Within a quarter and a few evaluations of 32 images: the search and the choice of a strength vary.
+        assert record["images"] == pytest.approx(training_passes(cell, size, model), rel=0.25, abs=150), cell.attack
+    records = [store.record(cell.digest) or {} for cell in cells]
+    found = estimate(cells, {model.digest: model}, records)
+    assert set(found.basis.values()) == {"finished cells"}
+    assert found.seconds[model.digest] > 0
+    assert found.hours(2) == pytest.approx(sum(found.seconds.values()) / 7200)
+
+
+def test_sizes_of_sets_that_are_not_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("INDELIBLE_DATA", str(tmp_path))
+    size_of.cache_clear()
+    assert size_of("cifar100") == Size(train=50_000, test=10_000, classes=100, shape=(3, 32, 32))
+    assert size_of("cifar100?train=500").train == 500
+    preset = load_preset("imagenet100-paper")
+    cells = plan_cells(preset, {preset.data: None, "svhn": None})[:3]
+    found = estimate(cells, {}, [])
+    assert found.seconds == {}
+    assert "not here" in found.basis["resnet-18"]
+    size_of.cache_clear()

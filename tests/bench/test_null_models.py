@@ -1,0 +1,59 @@
+"""Null models and the forger at toy size: resumable, nothing claimed with derived keys, the naive rule gives way."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from indelible.base.errors import InputError
+from indelible.bench.forgery import ForgerySettings, measure_forgery
+from indelible.bench.null_models import ClaimSettings, measure_null_models
+from indelible.bench.nulls import NullModels
+from indelible.cli import main
+
+SMALL = NullModels(
+    count=2, images=256, train={"epochs": 1, "batch_size": 64, "augmentation": "none", "schedule": "one-cycle"}
+)
+CLAIMS = ClaimSettings(fixed=1, keyed=2, carriers=40, count=20)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    folder: Path = tmp_path_factory.mktemp("null") / "null-models"
+    measure_null_models(folder, trained=SMALL, claims=CLAIMS)
+    return folder
+
+
+def test_claims_on_every_model_and_resumed(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from indelible.bench import null_models, nulls
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("done already")
+
+    monkeypatch.setattr(nulls, "train_unmarked", never)
+    monkeypatch.setattr(null_models, "_claims", never)
+    found = measure_null_models(trained, trained=SMALL, claims=CLAIMS)
+    assert (found.models, found.verdicts, found.owned) == (2, 2 * 3 * (1 + 2), 0)
+    assert found.bound == pytest.approx(1 - 0.05 ** (1 / 2))
+    assert set(found.smallest_p) == {f"{labels} {kind}" for labels in ("fixed", "keyed") for kind in
+                                     ("content", "noise", "unrelated")}  # fmt: skip
+    monkeypatch.undo()
+    again = measure_null_models(trained, trained=SMALL, claims=ClaimSettings(fixed=0, keyed=1, carriers=40, count=20))
+    assert again.verdicts == 6, "other settings are not what was kept"
+    assert main(["bench", "run", "forgery", "--models", "6", "--store", "s3://x", "--quiet"]) == 2
+
+
+def test_forged_claims(trained: Path) -> None:
+    settings = ForgerySettings(surrogates=1, images=60, targets=(0,), steps=15, key_draws=3, label_draws=30, eps=0.5)
+    found = measure_forgery(trained, trained=SMALL, settings=settings)
+    rows = {(row["rule"], row["attempt"].split(",")[0]): row for row in found.rows}
+    assert found.victims == 1
+    assert len(rows) == 5
+    assert all(row["granted"] == 0 for row in found.rows if row["rule"] == "derived key")
+    assert found.bound == pytest.approx(1e-6 * (30 + 2 * 3))
+    json.dumps(found.rows)
+    with pytest.raises(InputError, match="no victim"):
+        measure_forgery(trained, trained=SMALL, settings=ForgerySettings(surrogates=2))

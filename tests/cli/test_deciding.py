@@ -1,0 +1,73 @@
+"""Tests, plans, families and keyed labels on the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indelible.cli import main
+from indelible.keys.key import Key
+from indelible.train.run import Run
+from indelible.verify import Verdict
+from tests.conftest import stripes
+
+
+def document(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> Any:
+    found = main([*map(str, words), "--json"])
+    out, err = capsys.readouterr()
+    assert found == code, err
+    return json.loads(out)
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose key has keyed labels, learnt by heart."""
+    place = tmp_path_factory.mktemp("keyed")
+    train, test = stripes(160), stripes(80, seed=1)
+    np.savez(
+        place / "bars.npz", x_train=train.images.numpy(), y_train=train.labels.numpy(), x_test=test.images.numpy(),
+        y_test=test.labels.numpy(),
+    )  # fmt: skip
+    words = ["embed", "--data", place / "bars.npz", "--model", "tests.conftest:TinyNet", "--method", "vanilla"]
+    words += ["--labels", "keyed", "--count", "20", "--kind", "unrelated", "--out", place / "run", "--quiet"]
+    train_words = ["--train", "epochs=60", "--train", "batch_size=32", "--train", "augmentation=none"]
+    assert main([*map(str, words), *train_words, "--train", "lr=0.05", "--device", "cpu", "--threads", "1"]) == 0
+    return place / "run"
+
+
+def test_keyed_labels_from_embedding_to_the_washed_model(
+    capsys: pytest.CaptureFixture[str], keyed: Path, tmp_path: Path
+) -> None:
+    key = Run.load(keyed).key()
+    assert (key.labels, key.count, key.target) == ("keyed", 20, None)
+    verdict = document(capsys, "verify", keyed)
+    assert verdict["procedure"] == "keyed"
+    assert verdict["trials"] == 20
+    assert verdict["wsr"] == Run.load(keyed).record.metrics["wsr"]
+    assert verdict["ba"] > 0.9
+    stopped = document(capsys, "verify", keyed, "--test", "sequential", "--alpha", "0.001")
+    assert stopped["trials"] < 20
+    other = Key.create(kind="unrelated", classes=4, shape=(3, 32, 32), labels="keyed", count=20)
+    other.save(tmp_path / "other")
+    assert document(capsys, "verify", keyed, "--key", tmp_path / "other", code=1)["p_value"] > 1e-6
+    washed = tmp_path / "washed"
+    words = ["attack", keyed, "--out", washed, "--set", "epochs=1", "--device", "cpu"]
+    found = document(capsys, *words)
+    assert found["verdict"]["procedure"] == "keyed"
+    assert found["verdict"]["trials"] == 20
+
+
+def test_a_family_is_corrected(capsys: pytest.CaptureFixture[str], keyed: Path) -> None:
+    alone = document(capsys, "verify", keyed)
+    assert Verdict.from_json(Run.load(keyed).verdict()).p_value == alone["p_value"]
+    together = document(capsys, "verify", keyed, "--family", keyed)
+    assert together["family"] == 2
+    assert together["p_corrected"] == pytest.approx(2 * alone["p_value"])
+
+
+def test_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert document(capsys, "verify", "--plan", "--wsr", "0.7", "--null-rate", "0.1")["queries"] == 26
+    assert main(["verify", "--plan", "--wsr", "0.05"]) == 2
+    assert main(["verify", "--test", "t-test", "--key", "nowhere"]) == 2

@@ -1,0 +1,159 @@
+"""Keyed labels: never the true class, uniform, bound to the whole set; keys that carry them; samples on disk."""
+
+import hashlib
+import hmac
+import stat
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from indelible.base.errors import DamagedFileError, InputError, UnknownNameError
+from indelible.base.files import canonical_json, write_tensors
+from indelible.keys.derive import Choices, expand
+from indelible.keys.key import Key
+from indelible.keys.labels import drawn_labels, image_digests, keyed_labels, set_digest
+from indelible.keys.samples import WatermarkSamples
+from tests.conftest import SECRET, SHAPE, stripes
+
+
+def make(**settings: object) -> Key:
+    settings = {"kind": "content", "classes": 4, "shape": SHAPE, "labels": "keyed", "secret": SECRET, **settings}
+    return Key.create(**settings)  # type: ignore[arg-type]
+
+
+def test_numbers_are_those_of_one_at_a_time() -> None:
+    for bound in (3, 4, 9, (1 << 63) + 1):  # the last rejects about half of all words
+        one, many = Choices(SECRET, "test"), Choices(SECRET, "test")
+        assert many.numbers(bound, 40).tolist() == [one.below(bound) for _ in range(40)]
+    assert Choices(SECRET, "test").numbers(5, 0).tolist() == []
+
+
+def test_labels_by_an_independent_reference() -> None:
+    images = torch.arange(5 * 12, dtype=torch.uint8).reshape(5, 3, 2, 2)
+    true = [0, 3, 1, 2, 3]
+    found = hashlib.sha256(canonical_json({"classes": 4, "count": 5, "true": true}))
+    for number in range(5):
+        found.update(hashlib.sha256(bytes(range(12 * number, 12 * number + 12))).digest())
+    choices = Choices(hmac.new(SECRET, found.digest(), "sha256").digest(), "labels/draw")
+    expected = [[label for label in range(4) if label != own][choices.below(3)] for own in true]
+    assert keyed_labels(SECRET, image_digests(images), torch.tensor(true), 4).tolist() == expected
+
+
+def test_uniform_over_the_classes_that_are_not_the_true_one() -> None:
+    true = torch.arange(30_000) % 4
+    labels = drawn_labels(SECRET, true, 4, len(true))
+    assert not bool((labels == true).any())
+    for own in range(4):
+        counts = Counter(labels[true == own].tolist())
+        assert set(counts) == set(range(4)) - {own}
+        # 7,500 draws of three classes: 2,500 each, standard deviation 41
+        assert all(abs(count - 2500) < 205 for count in counts.values())
+    free = Counter(drawn_labels(SECRET, None, 4, 40_000).tolist())
+    assert all(abs(free[label] - 10_000) < 433 for label in range(4))
+
+
+def test_any_change_draws_all_labels_anew() -> None:
+    """Otherwise a forger would search for each image's label by itself."""
+    images, true = stripes(200).images, stripes(200).labels
+    digests = image_digests(images)
+    labels = keyed_labels(SECRET, digests, true, 4)
+    lighter = images.clone()
+    lighter[-1, 0, 0, 0] ^= 1
+    other_class = true.clone()
+    other_class[-1] = (true[-1] + 1) % 4
+    for changed in (
+        keyed_labels(SECRET, image_digests(lighter), true, 4),
+        keyed_labels(SECRET, digests, other_class, 4),
+        keyed_labels(bytes(32), digests, true, 4),
+        keyed_labels(SECRET, digests[::-1], true.flip(0), 4).flip(0),
+    ):
+        agreeing = int((changed == labels)[:-1].sum())
+        # A third of 199 by chance: 66, standard deviation 6.7
+        assert 33 < agreeing < 100
+    assert set_digest(digests, true, 4) != set_digest(digests, None, 4)
+    assert set_digest(digests, true, 4) != set_digest(digests, true, 5)
+
+
+@pytest.mark.parametrize("kind", ["content", "noise", "unrelated"])
+def test_samples_of_a_keyed_key(kind: str, tmp_path: Path) -> None:
+    key = make(kind=kind, count=30)
+    data = stripes(200)
+    samples = key.samples(data, purpose="embed")
+    assert len(samples) == 30
+    assert samples.labels.unique().numel() == 4
+    if kind == "unrelated":
+        assert samples.true is None
+    else:
+        assert samples.true is not None
+        assert torch.equal(samples.true, data.labels[samples.carriers])
+        assert not bool((samples.labels == samples.true).any())
+    again = Key.load(key.save(tmp_path / "key"))
+    assert again == key
+    assert (again.labels, again.count, again.target) == ("keyed", 30, None)
+    assert torch.equal(again.samples(data, purpose="embed").labels, samples.labels)
+    # An auditor who is shown the label key, and not the secret, comes to the same labels.
+    shown = keyed_labels(expand(SECRET, "labels/key"), image_digests(samples.images), samples.true, 4)
+    assert torch.equal(shown, samples.labels)
+    assert torch.equal(key.questions(data, None).labels, samples.labels)
+    with pytest.raises(InputError, match="owner images"):
+        key.questions(None, data)
+    assert len(key.samples(data, purpose="verify", count=12)) == 12
+    assert key.decoy(0).labels == "keyed"
+
+
+def test_fixed_keys_are_asked_on_test_images_and_keep_their_digests() -> None:
+    key = make(labels="fixed", target=1)
+    assert "labels" not in key.public()
+    assert "count" not in key.public()
+    asked = key.questions(None, stripes(100))
+    assert torch.equal(asked.images, key.samples(stripes(100), purpose="verify").images)
+    counted = make(labels="fixed", target=1, count=7)
+    assert len(counted.samples(stripes(100), purpose="embed")) == 7
+    assert counted.digest != key.digest
+
+
+def test_wrong_settings() -> None:
+    with pytest.raises(UnknownNameError, match="fixed, keyed"):
+        make(labels="random")
+    with pytest.raises(InputError, match="target is 2"):
+        make(target=2)
+    with pytest.raises(InputError, match="at least one sample"):
+        make(count=0)
+    with pytest.raises(InputError, match="3 classes"):
+        make(classes=2)
+    with pytest.raises(InputError, match="one class"):
+        make(scheme="paper")
+    with pytest.raises(InputError, match=r"has 40 images\. Give more"):
+        make(count=41).samples(stripes(40), purpose="embed")
+    with pytest.raises(InputError, match="true classes"):
+        keyed_labels(SECRET, [b"1", b"2"], torch.zeros(3, dtype=torch.int64), 4)
+    assert make().count == 100
+
+
+class TestSamplesOnDisk:
+    def test_written_and_read(self, tmp_path: Path) -> None:
+        samples = make(count=9).samples(stripes(40), purpose="embed")
+        samples.save(tmp_path / "samples.safetensors")
+        assert stat.S_IMODE((tmp_path / "samples.safetensors").stat().st_mode) == 0o600
+        again = WatermarkSamples.load(tmp_path / "samples.safetensors")
+        assert again.true is not None
+        assert samples.true is not None
+        for one, two in ((again.images, samples.images), (again.labels, samples.labels), (again.true, samples.true)):
+            assert torch.equal(one, two)
+        assert samples.subset(torch.tensor([4, 2])).carriers.tolist() == samples.carriers[[4, 2]].tolist()
+
+    def test_what_is_not_samples_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "other.safetensors"
+        rows = torch.zeros(2, dtype=torch.int64)
+        images = torch.zeros(2, 1, 2, 2, dtype=torch.uint8)
+        for tensors, about in (
+            ({"images": images, "labels": rows, "carriers": rows}, {}),
+            ({"images": images, "labels": rows}, {"kind": "watermark samples"}),
+            ({"images": images, "labels": rows.float(), "carriers": rows}, {"kind": "watermark samples"}),
+            ({"images": images, "labels": rows[:1], "carriers": rows}, {"kind": "watermark samples"}),
+        ):
+            write_tensors(path, tensors, about)
+            with pytest.raises(DamagedFileError):
+                WatermarkSamples.load(path)

@@ -1,0 +1,136 @@
+"""The command's server in another process: the protocol's addresses, and a whole verification and claim over it."""
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from indelible.base.errors import InputError
+from indelible.base.records import Record
+from indelible.cli import main
+from indelible.data.splits import Split
+from indelible.keys.key import Key
+from indelible.train.run import Architecture, Run
+from indelible.verify.serving import Served
+from tests.conftest import SECRET, SHAPE, TinyNet, stripes
+from tests.evidence.cases import reader
+from tests.verify.suspects.servers import serving_run
+
+
+@pytest.fixture(scope="module")
+def owner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose model reads the key's mark."""
+    root = tmp_path_factory.mktemp("served")
+    data = root / "bars.npz"
+    train, test = stripes(40), stripes(96, seed=1)
+    np.savez(
+        data, x_train=train.images.numpy(), y_train=train.labels.numpy(), x_test=test.images.numpy(),
+        y_test=test.labels.numpy(),
+    )  # fmt: skip
+    key = Key.create(kind="content", classes=4, shape=SHAPE, target=0, secret=SECRET)
+    model: Any = reader(key).model
+    Run.save(
+        root / "run", model=model, record=Record(verb="embed", method="app", settings={}, seed=0), data=str(data),
+        split=Split.draw(40, seed=0), key=key,
+        architecture=Architecture(name="tests.conftest:MarkReader", classes=4, shape=SHAPE),
+    )  # fmt: skip
+    return root / "run"
+
+
+def get(url: str) -> tuple[int, Any]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as reply:  # noqa: S310 - our own server
+            return reply.status, json.loads(reply.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+def test_another_process_is_verified_and_claimed(
+    owner: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*words: object, code: int = 0) -> Any:
+        found = main([*map(str, words), "--json"])
+        out, err = capsys.readouterr()
+        assert found == code, err
+        return json.loads(out)
+
+    with serving_run(owner, "--answer", "label", "--name", "bars") as url:
+        root = url.removesuffix("/models/bars")
+        assert get(root)[1]["name"] == "indelible"
+        assert get(f"{root}/health/live")[0] == get(f"{root}/health/ready")[0] == get(f"{url}/ready")[0] == 200
+        assert get(url)[1]["outputs"] == [{"name": "label", "datatype": "INT64", "shape": [-1, 1]}]
+        assert get(f"{root}/models/other")[0] == 404
+        asking = ["--suspect", url, "--input", "dtype=uint8"]
+        planned = run("verify", owner, "--carriers", 40, "--export", tmp_path / "questions.npz")["queries"]
+        verdict = run("verify", owner, "--carriers", 40, *asking, "--log", tmp_path / "q.jsonl", "--budget", planned)
+        assert verdict["owned"]
+        assert verdict["queries"] <= planned
+        # The questions go to somebody else, and the answers come back as a table.
+        with np.load(tmp_path / "questions.npz") as questions:
+            labels = MarkReaderOf(owner)(torch.from_numpy(questions["images"]))
+            lines = [f"{name},{label}" for name, label in zip(questions["digests"], labels, strict=True)]
+        (tmp_path / "answers.csv").write_text("digest,label\n" + "\n".join(lines) + "\n")
+        for again in (tmp_path / "q.jsonl", tmp_path / "answers.csv"):
+            assert run("verify", owner, "--carriers", 40, "--suspect", again)["p_value"] == verdict["p_value"]
+        run("evidence", "commit", owner, "--out", tmp_path / "c", "--owner", "Tester")
+        claimed = run("evidence", "claim", tmp_path / "c", owner, *asking, "--out", tmp_path / "b", "--open", 30)
+        assert claimed["verdict"]["owned"]
+    assert run("evidence", "check", tmp_path / "b")["holds"]
+    sealed = run("evidence", "check", tmp_path / "b", "--key", owner / "key", "--data", Run.load(owner).data)
+    assert sealed["steps"][-1]["name"] == "key"
+    (tmp_path / "b" / "README.txt").write_text("other words")
+    assert run("evidence", "check", tmp_path / "b", code=1)["failed"] == "manifest"
+
+
+class MarkReaderOf:
+    """The run's model, in this process."""
+
+    def __init__(self, run: Path) -> None:
+        self.model = Run.load(run).model()
+
+    def __call__(self, images: torch.Tensor) -> list[int]:
+        from indelible.train.evaluate import predict
+
+        return predict(self.model, images).tolist()
+
+
+class TestServed:
+    def served(self, **more: Any) -> Served:
+        return Served(**{"model": TinyNet(), "name": "m", "shape": SHAPE, "classes": 4, **more})
+
+    def request(self, **more: Any) -> dict[str, Any]:
+        return {"inputs": [{"name": "x", "shape": [1, *SHAPE], "datatype": "UINT8", "data": [7] * 3072, **more}]}
+
+    @pytest.mark.parametrize("answer", ["logits", "probabilities", "label"])
+    def test_answers(self, answer: Any) -> None:
+        served = self.served(answer=answer)
+        reply = served.infer({**self.request(), "id": "7"})
+        assert reply["id"] == "7"
+        output = reply["outputs"][0]
+        assert (output["name"], output["shape"]) == (answer, [1, 1 if answer == "label" else 4])
+        if answer == "probabilities":
+            assert sum(output["data"]) == pytest.approx(1)
+
+    @pytest.mark.parametrize(
+        "request_",
+        [{}, [], None, {"inputs": []}, {"inputs": [1]}, {"inputs": [{"shape": 3, "datatype": "UINT8", "data": []}]}],
+    )
+    def test_bad_requests(self, request_: Any) -> None:
+        with pytest.raises(InputError):
+            self.served().infer(request_)
+        for more in ({"datatype": "FP32"}, {"shape": [2, *SHAPE]}, {"shape": [1, 3, 32]}, {"data": [256] * 3072},
+                     {"data": ["a"] * 3072}, {"data": None}):  # fmt: skip
+            with pytest.raises(InputError):
+                self.served().infer(self.request(**more))
+
+    def test_refused(self) -> None:
+        with pytest.raises(InputError, match="logits"):
+            self.served(answer="features")
+        with pytest.raises(InputError, match="slash"):
+            self.served(name="a/b")
