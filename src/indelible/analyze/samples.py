@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from indelible.analyze.document import Analysis
+from indelible.analyze.subject import target_of
 from indelible.base.errors import InputError
 from indelible.base.methods import Method
 from indelible.data.convert import as_data
@@ -112,7 +113,8 @@ def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) ->
     chosen = settings or SamplesSettings()
     data = as_data(carriers, classes=key.classes)
     key.check_fits(data)
-    eligible = (data.labels != key.target).nonzero().flatten()
+    target = target_of(key)
+    eligible = (data.labels != target).nonzero().flatten()
     if not 0 <= chosen.image < len(eligible):
         raise InputError(
             f"image {chosen.image} is wanted, but {data.name!r} has {len(eligible)} images outside the target class."
@@ -124,7 +126,7 @@ def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) ->
         _picture(row, title, _marked(mark, original), original, mark) for row, title, mark in _marks(key, chosen)
     ]
     return Samples(
-        settings=chosen, carrier=data.classes[int(found.labels[0])], answer=data.classes[key.target],
+        settings=chosen, carrier=data.classes[int(found.labels[0])], answer=data.classes[target],
         pictures=tuple(pictures),
     )  # fmt: skip
 

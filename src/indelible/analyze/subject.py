@@ -29,7 +29,7 @@ from indelible.nn.outputs import logits_of
 from indelible.train.evaluate import check_classifier, evaluating
 from indelible.train.run import Run
 
-__all__ = ["Probe", "Rates", "Subject", "float_batches", "some"]
+__all__ = ["Probe", "Rates", "Subject", "float_batches", "some", "target_of"]
 
 _BATCH = 128  # larger batches leave a core's cache, and BatchNorm statistics need no more
 
@@ -40,6 +40,16 @@ class Rates:
 
     ba: float
     wsr: float
+
+
+def target_of(key: Key) -> int:
+    """Return a key's target class; refuse a key that has none."""
+    if key.target is None:
+        raise InputError(
+            "these analyses compare fresh watermark samples with one target class, but the key has keyed labels, which "
+            "only the embedded samples carry. Use a key with labels='fixed'."
+        )
+    return key.target
 
 
 def some(data: Data, count: int, seed: int = 0) -> Data:
@@ -89,6 +99,7 @@ class Subject:
     ) -> Self:  # fmt: skip
         """Make a subject of any model; data may come in every form that ``embed`` takes."""
         check_finite(model)
+        target_of(key)
         first, second, third = (as_data(data, classes=key.classes) for data in (test, attacker, owner))
         key.check_fits(first)
         check_classifier(model, first, normalize=normalize)
@@ -110,6 +121,11 @@ class Subject:
         )  # fmt: skip
 
     @property
+    def target(self) -> int:
+        """The class that watermark samples are answered with."""
+        return target_of(self.key)
+
+    @property
     def device(self) -> torch.device:
         """Where the model is."""
         return next((weight.device for weight in self.model.parameters()), torch.device("cpu"))
@@ -126,12 +142,13 @@ class Subject:
 
     def embedded(self, count: int) -> WatermarkSamples:
         """Return at most ``count`` of the watermark samples that were embedded: D_w."""
-        return self._samples(self.owner, "embed", min(count, watermark_count(len(self.owner), self.fraction)))
+        there = self.key.count or watermark_count(len(self.owner), self.fraction)
+        return self._samples(self.owner, "embed", min(count, there))
 
     def _samples(self, data: Data, purpose: Purpose, count: int) -> WatermarkSamples:
         mark = self.key.mark()
         room = mark.capacity(purpose) if isinstance(mark, UnrelatedMark) else None
-        eligible = int((data.labels != self.key.target).sum())
+        eligible = int((data.labels != self.target).sum())
         return self.key.samples(data, purpose=purpose, count=min(count, eligible, count if room is None else room))
 
     def batches(self, images: Tensor, size: int = _BATCH) -> tuple[Tensor, ...]:

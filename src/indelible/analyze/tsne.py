@@ -184,7 +184,7 @@ def tsne(subjects: Sequence[Subject], settings: TsneSettings | None = None) -> T
     if not subjects:
         raise InputError("t-SNE needs at least one model.")
     first = subjects[0]
-    if any(one.test.classes != first.test.classes or one.key.target != first.key.target for one in subjects):
+    if any(one.test.classes != first.test.classes or one.target != first.target for one in subjects):
         raise InputError("the models have different classes or target classes. Show them one at a time.")
     clean = some(first.test, chosen.images, chosen.seed)
     with Progress("t-SNE", len(subjects)) as bar:
@@ -195,7 +195,7 @@ def tsne(subjects: Sequence[Subject], settings: TsneSettings | None = None) -> T
             bar.line(f"t-SNE of {subject.label}: {len(rows[-1].sheets)} panel(s)")
     return Tsne(
         settings=chosen, classes=tuple(first.test.classes), labels=tuple(clean.labels.tolist()),
-        target=first.key.target, models=tuple(rows),
+        target=first.target, models=tuple(rows),
     )  # fmt: skip
 
 
@@ -220,8 +220,8 @@ def _row(subject: Subject, settings: TsneSettings) -> Row:
             Sheet(
                 title=title, clean=tuple(spots[:count]), marked=tuple(spots[count:]),
                 wsr=float((answer[count:] == samples.labels).double().mean()),
-                mixed=mixed_share(clean, labels, marked, subject.key.target),
-                spread=relative_spread(marked, clean[labels == subject.key.target]),
+                mixed=mixed_share(clean, labels, marked, subject.target),
+                spread=relative_spread(marked, clean[labels == subject.target]),
             )
         )  # fmt: skip
     return Row(label=subject.label, sheets=tuple(sheets))
