@@ -50,7 +50,7 @@ def test_still() -> None:
 
 
 @pytest.mark.parametrize("path", ["adversarial", "tuning"])
-def test_a_path_begins_with_the_model_itself(path: str) -> None:
+def test_a_path_begins_with_the_model_itself(path: Any) -> None:
     pytest.importorskip("sklearn")
     subject = marked_subject()
     settings = TsneSettings(path=path, panels=3, size=0.2, every=2, **SMALL)

@@ -1,6 +1,6 @@
 """Samples: what the marks look like - original, content, noise, unrelated - in other sizes and transparencies too.
 
-Paper: Gan et al., ICCV 2023, Figure 2 (the three kinds) and Figure 9 (trigger sizes and transparencies).
+Paper: Gan et al., ICCV 2023, Figure 4 (the three kinds) and Figure 8 (trigger sizes and transparencies).
 
 | name | default | source |
 |---|---|---|
