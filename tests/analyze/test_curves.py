@@ -32,7 +32,8 @@ def test_seeds_are_averaged_and_attacks_find_their_models_settings() -> None:
     assert [line.label for line in made.lines] == ["app", "app after ANP"]
     low, high = made.lines[1].marks
     assert (low.x, low.at, low.wsr, low.wsr_sd, low.seeds) == ("0.01", 0.01, 0.5, None, 1)
-    assert (high.wsr, high.seeds, high.reported_wsr) == (pytest.approx(0.7), 2, 0.99)
+    assert high.wsr == pytest.approx(0.7)
+    assert (high.seeds, high.reported_wsr) == (2, 0.99)
     assert high.wsr_sd == pytest.approx(0.02**0.5)
     assert [line.label for line in curves(cells, "eps", attack="anp").lines] == ["app after ANP"]
     assert Curves.from_json(made.to_json()) == made

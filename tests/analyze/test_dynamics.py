@@ -1,6 +1,7 @@
 """Dynamics: looks leave the attack's bits alone, distances are right, and a broken run goes on."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from indelible.attacks import attack
 from indelible.base.errors import InputError
 from tests.analyze.subjects import marked_subject
 
-SHORT = {"epochs": 2, "batch_size": 32, "lr": 0.05}
+SHORT: dict[str, Any] = {"epochs": 2, "batch_size": 32, "lr": 0.05}
 SMALL = DynamicsSettings(settings=SHORT, every=3, images=40, carriers=60)
 
 

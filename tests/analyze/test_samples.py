@@ -52,3 +52,9 @@ def test_an_unrelated_key_shows_its_own_images() -> None:
     shown = samples(key, stripes(8)).pictures[3]
     assert torch.equal(shown.image(), key.mark().draw(1, "verify")[0])  # type: ignore[union-attr]
     assert replace(key, kind="content").mark() is not None
+
+
+def test_a_key_without_a_target_class_is_refused() -> None:
+    key = Key.create(classes=4, shape=SHAPE, labels="keyed", secret=SECRET)
+    with pytest.raises(InputError, match="keyed labels"):
+        samples(key, stripes(8))

@@ -1,6 +1,7 @@
 """t-SNE: features are what the last layer reads, numbers by hand, one map for each row."""
 
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from indelible.base.errors import InputError, UnknownNameError
 from tests.analyze.subjects import marked_subject, plain_subject
 from tests.conftest import TinyNet
 
-SMALL = {"images": 24, "marked": 8, "perplexity": 5.0, "statistics": 32}
+SMALL: dict[str, Any] = {"images": 24, "marked": 8, "perplexity": 5.0, "statistics": 32}
 
 
 def test_features_are_what_the_last_layer_reads(net: TinyNet) -> None:
@@ -49,10 +50,10 @@ def test_still() -> None:
 
 
 @pytest.mark.parametrize("path", ["adversarial", "tuning"])
-def test_a_path_begins_with_the_model_itself(path: str) -> None:
+def test_a_path_begins_with_the_model_itself(path: Any) -> None:
     pytest.importorskip("sklearn")
     subject = marked_subject()
-    settings = TsneSettings(path=path, panels=3, size=0.2, every=2, **SMALL)  # type: ignore[arg-type]
+    settings = TsneSettings(path=path, panels=3, size=0.2, every=2, **SMALL)
     (row,) = tsne([subject], settings).models
     titles = [sheet.title for sheet in row.sheets]
     assert titles == (["0", "0.2", "0.4"] if path == "adversarial" else ["0", "2", "4"])

@@ -1,6 +1,6 @@
 """BatchNorm: mean and variance of each channel, for clean and for watermark samples, and how far they lie apart.
 
-Paper: Gan et al., ICCV 2023, Figure 3 and Section 3.3: the reason for clean-sample BatchNorm. Statistics are those that
+Paper: Gan et al., ICCV 2023, Figure 2 and Section 3.3: the reason for clean-sample BatchNorm. Statistics are those that
 a layer would come to run with: estimated on clean images alone, then on watermark samples alone, all layers at once.
 
 | name | default | source |

@@ -1,7 +1,7 @@
 """Curves: WSR and BA against one thing that was varied, from the records of many runs.
 
-Paper: Gan et al., ICCV 2023: eps (Figure 4), target class (Figure 8), trigger size and transparency (Figure 9),
-architecture (Figure 10), ANP's threshold and MCR's t (appendix); the rate of FP is ours.
+Paper: Gan et al., ICCV 2023: eps (Figure 5), architecture (Figure 6 and Appendix D), trigger size and transparency
+(Figure 8), target class (Appendix C), ANP's threshold and MCR's t (Appendix B); the rate of FP is ours.
 
 | variable | what is read |
 |---|---|

@@ -33,7 +33,7 @@ def read_analysis(folder: str | Path) -> Analysis:
             f"{folder} holds no finished analysis. Make one: indelible analyze landscape RUN --out {folder}"
         )
     found = read_json(path)
-    name = found.get("figure") if isinstance(found, Mapping) else None
+    name = str(found.get("figure")) if isinstance(found, Mapping) else ""
     if name not in ANALYSES:
         raise DamagedFileError(f"{path} is of an unknown kind ({name!r}). Make it again with this version.")
     return ANALYSES[name].from_json(found)

@@ -1,6 +1,6 @@
 """Landscape: WSR and BA on the plane of d_adv and d_FT around a marked model.
 
-Paper: Gan et al., ICCV 2023, Figures 1 and 5 and Appendix A. The directions are those of
+Paper: Gan et al., ICCV 2023, Figures 1 and 9 and Appendix A. The directions are those of
 :mod:`indelible.analyze.directions`; at every point BatchNorm statistics are estimated anew on clean images.
 
 | name | default | source |

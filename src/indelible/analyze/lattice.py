@@ -79,7 +79,7 @@ def refined(cells: Sequence[Cell], measure: Measure, tolerance: float) -> tuple[
 
 
 def _spread(values: Sequence[Values]) -> float:
-    return max(max(each) - min(each) for each in zip(*values, strict=True))
+    return max(float(max(each) - min(each)) for each in zip(*values, strict=True))
 
 
 def _halves(cell: Cell) -> list[Cell]:

@@ -1,6 +1,6 @@
 """Samples: what the marks look like - original, content, noise, unrelated - in other sizes and transparencies too.
 
-Paper: Gan et al., ICCV 2023, Figure 2 (the three kinds) and Figure 9 (trigger sizes and transparencies).
+Paper: Gan et al., ICCV 2023, Figure 4 (the three kinds) and Figure 8 (trigger sizes and transparencies).
 
 | name | default | source |
 |---|---|---|
@@ -112,7 +112,8 @@ def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) ->
     chosen = settings or SamplesSettings()
     data = as_data(carriers, classes=key.classes)
     key.check_fits(data)
-    eligible = (data.labels != key.one_target).nonzero().flatten()
+    target = key.one_target
+    eligible = (data.labels != target).nonzero().flatten()
     if not 0 <= chosen.image < len(eligible):
         raise InputError(
             f"image {chosen.image} is wanted, but {data.name!r} has {len(eligible)} images outside the target class."
@@ -124,7 +125,7 @@ def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) ->
         _picture(row, title, _marked(mark, original), original, mark) for row, title, mark in _marks(key, chosen)
     ]
     return Samples(
-        settings=chosen, carrier=data.classes[int(found.labels[0])], answer=data.classes[key.one_target],
+        settings=chosen, carrier=data.classes[int(found.labels[0])], answer=data.classes[target],
         pictures=tuple(pictures),
     )  # fmt: skip
 

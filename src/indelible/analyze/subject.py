@@ -89,6 +89,7 @@ class Subject:
     ) -> Self:  # fmt: skip
         """Make a subject of any model; data may come in every form that ``embed`` takes."""
         check_finite(model)
+        _ = key.one_target  # refuses keyed labels, which fresh samples do not carry, before any work
         first, second, third = (as_data(data, classes=key.classes) for data in (test, attacker, owner))
         key.check_fits(first)
         check_classifier(model, first, normalize=normalize)
@@ -110,6 +111,11 @@ class Subject:
         )  # fmt: skip
 
     @property
+    def target(self) -> int:
+        """The class that watermark samples are answered with."""
+        return self.key.one_target
+
+    @property
     def device(self) -> torch.device:
         """Where the model is."""
         return next((weight.device for weight in self.model.parameters()), torch.device("cpu"))
@@ -126,12 +132,13 @@ class Subject:
 
     def embedded(self, count: int) -> WatermarkSamples:
         """Return at most ``count`` of the watermark samples that were embedded: D_w."""
-        return self._samples(self.owner, "embed", min(count, watermark_count(len(self.owner), self.fraction)))
+        there = self.key.count or watermark_count(len(self.owner), self.fraction)
+        return self._samples(self.owner, "embed", min(count, there))
 
     def _samples(self, data: Data, purpose: Purpose, count: int) -> WatermarkSamples:
         mark = self.key.mark()
         room = mark.capacity(purpose) if isinstance(mark, UnrelatedMark) else None
-        eligible = int((data.labels != self.key.one_target).sum())
+        eligible = int((data.labels != self.target).sum())
         return self.key.samples(data, purpose=purpose, count=min(count, eligible, count if room is None else room))
 
     def batches(self, images: Tensor, size: int = _BATCH) -> tuple[Tensor, ...]:

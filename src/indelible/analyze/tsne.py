@@ -1,12 +1,12 @@
 """t-SNE: penultimate features of clean and watermark samples, in two dimensions.
 
-Paper: Gan et al., ICCV 2023, Figure 6 and Appendix F; the map is that of van der Maaten and Hinton, JMLR 2008, by
+Paper: Gan et al., ICCV 2023, Figure 7 and Appendix F; the map is that of van der Maaten and Hinton, JMLR 2008, by
 scikit-learn. A row of panels is one model on one path, embedded together, so that its panels compare. Different models
 have different feature spaces: their rows are embedded apart, and only the shapes of their clusters compare.
 
 | name | default | source |
 |---|---|---|
-| ``path`` | ``"still"`` | Figure 6; ``"adversarial"``: Appendix F.1; ``"tuning"``: Appendix F.2 |
+| ``path`` | ``"still"`` | Figure 7; ``"adversarial"``: Appendix F.1; ``"tuning"``: Appendix F.2 |
 | ``panels`` | 5 | ours: panels of a path, with the model itself |
 | ``size`` | 2e-3 | Appendix F.1: relative distance between panels along d_adv |
 | ``every``, ``lr`` | 50, 0.05 | Appendix F.2: iterations between panels (200 in all), learning rate |
@@ -40,10 +40,10 @@ from indelible.nn.perturbation import Norm, perturbed
 from indelible.train import fit
 from indelible.train.watching import watched
 
-__all__ = ["PATHS", "Path", "Row", "Sheet", "Tsne", "TsneSettings", "mixed_share", "relative_spread", "tsne"]
+__all__ = ["PATHS", "PathKind", "Row", "Sheet", "Tsne", "TsneSettings", "mixed_share", "relative_spread", "tsne"]
 
-Path = Literal["still", "adversarial", "tuning"]
-PATHS: tuple[Path, ...] = ("still", "adversarial", "tuning")
+PathKind = Literal["still", "adversarial", "tuning"]
+PATHS: tuple[PathKind, ...] = ("still", "adversarial", "tuning")
 _NEIGHBOURS = 10
 
 
@@ -51,7 +51,7 @@ _NEIGHBOURS = 10
 class TsneSettings(Method):
     """What to show; the table in the module's header explains each setting."""
 
-    path: Path = "still"
+    path: PathKind = "still"
     panels: int = 5
     size: float = 2e-3
     every: int = 50
@@ -184,7 +184,7 @@ def tsne(subjects: Sequence[Subject], settings: TsneSettings | None = None) -> T
     if not subjects:
         raise InputError("t-SNE needs at least one model.")
     first = subjects[0]
-    if any(one.test.classes != first.test.classes or one.key.one_target != first.key.one_target for one in subjects):
+    if any(one.test.classes != first.test.classes or one.target != first.target for one in subjects):
         raise InputError("the models have different classes or target classes. Show them one at a time.")
     clean = some(first.test, chosen.images, chosen.seed)
     with Progress("t-SNE", len(subjects)) as bar:
@@ -195,7 +195,7 @@ def tsne(subjects: Sequence[Subject], settings: TsneSettings | None = None) -> T
             bar.line(f"t-SNE of {subject.label}: {len(rows[-1].sheets)} panel(s)")
     return Tsne(
         settings=chosen, classes=tuple(first.test.classes), labels=tuple(clean.labels.tolist()),
-        target=first.key.one_target, models=tuple(rows),
+        target=first.target, models=tuple(rows),
     )  # fmt: skip
 
 
@@ -220,8 +220,8 @@ def _row(subject: Subject, settings: TsneSettings) -> Row:
             Sheet(
                 title=title, clean=tuple(spots[:count]), marked=tuple(spots[count:]),
                 wsr=float((answer[count:] == samples.labels).double().mean()),
-                mixed=mixed_share(clean, labels, marked, subject.key.one_target),
-                spread=relative_spread(marked, clean[labels == subject.key.one_target]),
+                mixed=mixed_share(clean, labels, marked, subject.target),
+                spread=relative_spread(marked, clean[labels == subject.target]),
             )
         )  # fmt: skip
     return Row(label=subject.label, sheets=tuple(sheets))

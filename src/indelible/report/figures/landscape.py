@@ -45,7 +45,7 @@ def landscape_drawing(result: Landscape) -> Drawing:
         bar = figure.colorbar(image, ax=grid.ravel().tolist(), shrink=0.85, aspect=32, pad=0.02)
         bar.set_label("rate in %", color=ink["muted"])
         bar.set_ticks([0, 25, 50, 75, 100])
-        bar.outline.set_visible(False)  # type: ignore[operator]  # the stub says it may be a property
+        bar.outline.set_visible(False)
 
     return Drawing(width, 2 * side + 14, plot, alt)
 

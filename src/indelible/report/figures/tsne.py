@@ -46,7 +46,9 @@ def tsne_drawing(result: Tsne) -> Drawing:
                 axes.set_title(f"{literal(title)}\nWSR {100 * sheet.wsr:.0f} %")
                 if column == 0 and not still:
                     axes.set_ylabel(literal(label), color=ink["ink"], fontweight="bold")
-        classes = "  ".join(literal(f"{number} {name}") for number, name in enumerate(result.classes[:20]))
+        classes = "  ".join(
+            literal(f"{number}\N{NO-BREAK SPACE}{name}") for number, name in enumerate(result.classes[:20])
+        )
         where = "" if still else f"{_NAMES[result.settings.path]};  "
         figure.supxlabel(_wrapped(f"{where}×  watermark;  {classes}", width), fontsize="medium", color=ink["muted"])
 
