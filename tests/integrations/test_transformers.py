@@ -140,7 +140,8 @@ def test_float16_gradients_are_unscaled_before_the_watermark_is_added(data: Imag
         scaler, optimizer = Scaler(), "the optimiser"
 
     class Arguments:
-        deepspeed, fsdp, n_gpu, max_grad_norm = None, [], 1, 0.0
+        deepspeed, n_gpu, max_grad_norm = None, 1, 0.0
+        fsdp: tuple[str, ...] = ()
 
     class State:
         global_step = 0
