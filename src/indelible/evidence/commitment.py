@@ -45,7 +45,8 @@ STATEMENT, SIGNATURE, IDENTITY = "commitment.json", "commitment.sig", "identity.
 _FORMAT = 1
 _FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "format": int, "root": str, "samples": int, "claims": int, "opens": int, "purpose": str, "key": dict,
-    "key_digest": str, "test": str, "alpha": (float, int), "model": (str, type(None)), "owner": str, "public_key": str, "created": str,
+    "key_digest": str, "test": str, "alpha": (float, int), "model": (str, type(None)), "owner": str,
+    "public_key": str, "created": str,
 }  # fmt: skip
 _HEX = re.compile(r"[0-9a-f]{64}")
 
