@@ -177,7 +177,8 @@ def _track(
             subject.model, subject.attacker, settings.attack, seed=settings.seed, normalize=subject.normalize,
             folder=kept, device=device, **settings.settings,
         )  # fmt: skip
-    look(attacked.model, _AFTER, 0)
+    last = {row["phase"]: int(row["step"]) for row in attacked.history}
+    look(attacked.model, _AFTER, sum(last.values()))
     if kept is not None:
         for path in leftovers(kept):
             path.unlink()
@@ -222,6 +223,7 @@ class _Look:
         passed, phase = 0, _BEFORE
         for row in rows:
             if row["phase"] != phase:
-                passed, phase = (made[-1].step if made else 0), row["phase"]
+                # The end is counted through already.
+                passed, phase = (0 if row["phase"] == _AFTER or not made else made[-1].step), row["phase"]
             made.append(Moment(**{**row, "step": passed + row["step"]}))
         return tuple(made)
