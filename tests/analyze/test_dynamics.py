@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from indelible.analyze.directions import relative_length, weights_of
-from indelible.analyze.dynamics import Dynamics, DynamicsSettings, Moment, dynamics, first_loss
+from indelible.analyze.dynamics import Dynamics, DynamicsSettings, Moment, Track, dynamics, first_loss
 from indelible.attacks import attack
 from indelible.base.errors import InputError
 from tests.analyze.subjects import marked_subject
@@ -26,6 +26,19 @@ def test_the_first_loss_by_hand() -> None:
     assert lost is not None
     assert lost.step == 3
     assert first_loss(moments[:1]) is None
+
+
+def test_the_sentence_says_when() -> None:
+    held, lost = _moment(0, owned=True), _moment(3, owned=False)
+    settings = DynamicsSettings()
+    said = [
+        Dynamics(settings=settings, tracks=(Track(label="x", moments=moments),)).sentences()[0]
+        for moments in ((held, lost), (held, held), (lost, held), (held, lost, held))
+    ]
+    assert "first stops holding at step 3 of FT" in said[0]
+    assert "holds at alpha 1e-06 at every look" in said[1]
+    assert "does not hold even before FT" in said[2]
+    assert "holds again at the end" in said[3]
 
 
 def test_what_is_seen_is_what_the_attack_does(tmp_path: Path) -> None:

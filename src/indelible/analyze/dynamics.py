@@ -121,6 +121,11 @@ def _sentence(track: Track, settings: DynamicsSettings) -> str:
     end = f"WSR {100 * last.wsr:.1f} %, BA {100 * last.ba:.1f} %, distance {last.distance:.3f}"
     if lost is None:
         return f"{track.label}: the verdict holds at alpha {settings.alpha:g} at every look of {name} ({end}, last)."
+    if lost is track.moments[0]:
+        return (
+            f"{track.label}: the verdict at alpha {settings.alpha:g} does not hold even before {name} (WSR "
+            f"{100 * lost.wsr:.1f} %, p = {lost.p_value:.2g}: decoy keys are answered alike); {end} at the end."
+        )
     again = " and holds again at the end" if last.owned else ""
     return (
         f"{track.label}: the verdict at alpha {settings.alpha:g} first stops holding at step {lost.step} of {name}, at "
@@ -172,7 +177,8 @@ def _track(
             subject.model, subject.attacker, settings.attack, seed=settings.seed, normalize=subject.normalize,
             folder=kept, device=device, **settings.settings,
         )  # fmt: skip
-    look(attacked.model, _AFTER, 0)
+    last = {row["phase"]: int(row["step"]) for row in attacked.history}
+    look(attacked.model, _AFTER, sum(last.values()))
     if kept is not None:
         for path in leftovers(kept):
             path.unlink()
@@ -217,6 +223,7 @@ class _Look:
         passed, phase = 0, _BEFORE
         for row in rows:
             if row["phase"] != phase:
-                passed, phase = (made[-1].step if made else 0), row["phase"]
+                # The end is counted through already.
+                passed, phase = (0 if row["phase"] == _AFTER or not made else made[-1].step), row["phase"]
             made.append(Moment(**{**row, "step": passed + row["step"]}))
         return tuple(made)
