@@ -27,8 +27,11 @@ def start_two_nodes() -> tuple[Any, Any]:
         cluster = Cluster(
             initialize_head=True, head_node_args={**lean, "include_dashboard": False, "_system_config": quick}
         )
+        # Connected while there is one node only: the driver must not hang on the node that will be lost.
+        ray.init(address=cluster.address, log_to_driver=False)
         return cluster, cluster.add_node(**lean)
     except Exception as error:
+        ray.shutdown()
         if cluster is not None:
             cluster.shutdown()
         if "timed out during startup" in str(error):
