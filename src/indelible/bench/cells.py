@@ -82,8 +82,8 @@ class Cell:
 
 def data_digests(preset: Preset) -> Inputs:
     """Return a digest for each data set that a preset uses; None for one that is not there."""
-    sources = {variant.settings.get("source") for variant in preset.kinds} - {None}
-    return {name: _digest_of(str(name)) for name in sorted({preset.data, *sources})}
+    sources = {str(variant.settings["source"]) for variant in preset.kinds if variant.settings.get("source")}
+    return {name: _digest_of(name) for name in sorted({preset.data, *sources})}
 
 
 @cache
@@ -144,7 +144,7 @@ def _model_cell(
     preset: Preset, inputs: Inputs, seed: int, architecture: str, kind: Variant, method: Variant
 ) -> Cell:  # fmt: skip
     how = _train_settings(preset, method)
-    settings = {
+    settings: dict[str, Any] = {
         "data": preset.data, "attacker": preset.attacker, "architecture": architecture, "key": _key_settings(kind),
         "method": method.name, "method_settings": _resolved(EMBEDDINGS, method, preset.train_preset),
         "train": how.to_json(), "seed": seed,

@@ -95,29 +95,31 @@ def training_passes(cell: Cell, size: Size, model: Cell) -> float:
 
 def _embedding(settings: Mapping[str, Any], owned: float) -> float:
     train, own = settings["train"], settings["method_settings"]
-    plain = train["epochs"] * owned
+    plain: float = train["epochs"] * owned
+    extra: float = 0.0
     if settings["method"] == "ew":
-        return plain + own["epochs"] * owned
-    if settings["method"] == "cw":
+        extra = own["epochs"] * owned
+    elif settings["method"] == "cw":
         noisy = max(0, train["epochs"] - own["start_epoch"])
-        return plain + noisy * own["levels"] * own["draws"] * own["batches"] * own["rows"]
-    if settings["method"] == "app":
-        rows = (own["rows"] + own["clean_rows"] * own["clean_bn"]) * (2 if own["eps"] > 0 else 1) / own["every"]
-        return plain * (1 + rows / train["batch_size"])
-    return plain
+        extra = noisy * own["levels"] * own["draws"] * own["batches"] * own["rows"]
+    elif settings["method"] == "app":
+        rows = (own["rows"] + own["clean_rows"] * own["clean_bn"]) * (2 if own["eps"] > 0 else 1)
+        extra = plain * rows / own["every"] / train["batch_size"]
+    return plain + extra
 
 
 def _attack(name: str, own: Mapping[str, Any], images: float, classes: int) -> float:
+    epochs: float = own.get("epochs", 1)
     if name == "anp":
-        return images * own["epochs"] * (2 + own["steps"])
-    if name == "nad":
-        return images * (own["teacher_epochs"] + 2 * own["epochs"])
-    if name == "mcr":
-        return images * (own["share"] * own["end_epochs"] + (1 - own["share"]) * (own["epochs"] + own["points"]))
-    if name == "nnl":
+        epochs *= 2 + own["steps"]
+    elif name == "nad":
+        epochs = own["teacher_epochs"] + 2 * own["epochs"]
+    elif name == "mcr":
+        epochs = own["share"] * own["end_epochs"] + (1 - own["share"]) * (own["epochs"] + own["points"])
+    elif name == "nnl":
         searched = (5 if classes >= 100 else 15) if own["cleanse_epochs"] is None else own["cleanse_epochs"]
-        return images * (searched * classes + 2 * own["epochs"])
-    return images * float(own.get("epochs", 1))
+        epochs = searched * classes + 2 * own["epochs"]
+    return images * epochs
 
 
 def evaluation_passes(cell: Cell, size: Size) -> float:
@@ -125,7 +127,8 @@ def evaluation_passes(cell: Cell, size: Size) -> float:
     verdict = 2 * size.test + _DECOYS * min(_DECOY_SAMPLES, size.test)
     if cell.verb == "embed":
         train = cell.settings["train"]
-        return verdict + 2 * size.test * (1 + -(-train["epochs"] // train["evaluate_every"]))
+        looks: int = 1 + -(-train["epochs"] // train["evaluate_every"])
+        return verdict + 2 * size.test * looks
     points = {"fp": 20, "anp": 20, "nnl": 11}.get(cell.settings["attack"], 0)
     points = cell.settings["attack_settings"].get("points", points)
     return float(verdict + points * 2 * min(size.test, cell.settings["curve_images"] or size.test))
@@ -139,8 +142,7 @@ def estimate(cells: Sequence[Cell], models: Mapping[str, Cell], records: Iterabl
         models: All model cells of the plan, by digest.
         records: Records of finished cells.
     """
-    speeds, basis = _measured(records), {}
-    seconds = {}
+    speeds, basis, seconds = _measured(records), dict[str, str](), dict[str, float]()
     for cell in cells:
         try:
             size = size_of(cell.dataset)

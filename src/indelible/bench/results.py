@@ -45,7 +45,7 @@ def recorded_results(preset: Preset, store: Store) -> dict[str, Any]:
 
 
 def _document(preset: Preset, found: list[dict[str, Any]], planned: int | None) -> dict[str, Any]:
-    axes = {
+    axes: dict[str, list[str | None]] = {
         "architecture": list(preset.architectures), "kind": [variant.label for variant in preset.kinds],
         "method": [variant.label for variant in preset.methods],
         "attack": [None, *(variant.label for variant in preset.attacks)],

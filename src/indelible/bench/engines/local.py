@@ -115,7 +115,8 @@ class LocalEngine:
         ready = wait([*(worker.pipe for worker in busy), *(worker.process.sentinel for worker in busy)], seconds)
         outcomes = []
         for number, worker in enumerate(self._pool):
-            if worker.job is None or (worker.pipe not in ready and worker.process.sentinel not in ready):
+            job = worker.job
+            if job is None or (worker.pipe not in ready and worker.process.sentinel not in ready):
                 continue
             try:
                 outcomes.append(worker.pipe.recv())
@@ -123,7 +124,7 @@ class LocalEngine:
             except (EOFError, OSError):
                 worker.process.join()
                 why = f"its worker ended with code {worker.process.exitcode}"
-                outcomes.append(Outcome(digest=worker.job.digest, state="lost", error=why))
+                outcomes.append(Outcome(digest=job.digest, state="lost", error=why))
                 worker.pipe.close()
                 self._pool[number] = self._start(number)
         return outcomes
