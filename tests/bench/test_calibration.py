@@ -15,6 +15,8 @@ from indelible.bench.calibration import (
 )
 from indelible.cli import main
 from indelible.verify import procedures
+from indelible.verify.inquiry import Inquiry
+from indelible.verify.statistics import binomial_tail
 
 
 @pytest.mark.parametrize("null", ["uniform", "skewed", "constant", "accurate", "sticky"])
@@ -34,9 +36,9 @@ def test_p_values_hold_on_skewed_models(test: str, labels: str) -> None:
 def test_a_naive_null_rate_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 1/K as the null rate of a fixed target, as others use it, the same measurement fails at once."""
 
-    def naive(inquiry: procedures.Inquiry) -> procedures.Finding:
+    def naive(inquiry: Inquiry) -> procedures.Finding:
         hits, trials = inquiry.hits(inquiry.samples), len(inquiry.samples)
-        p_value = procedures.binomial_tail(hits, trials, 0.1)
+        p_value = binomial_tail(hits, trials, 0.1)
         return procedures.Finding(hits=hits, trials=trials, p_value=p_value, assumptions=())
 
     wrong = procedures.Procedure(name="naive", title="1/K", labels=("fixed",), run=naive)

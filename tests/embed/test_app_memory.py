@@ -1,5 +1,7 @@
 """APP's memory: one copy of the perturbed weights, and the activations of the watermark batch."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from tools.measure_memory import MEBI, measure
@@ -28,8 +30,8 @@ def deep() -> nn.Module:
 
 @pytest.mark.parametrize("make", [wide, deep])
 @pytest.mark.parametrize("norm", ["tensor", "global"])
-def test_one_copy_of_the_weights_beyond_the_watermark_batch(make: object, norm: str) -> None:
-    model = make()  # type: ignore[operator]
+def test_one_copy_of_the_weights_beyond_the_watermark_batch(make: Callable[[], nn.Module], norm: str) -> None:
+    model = make()
     weights = perturbable_parameters(model)
     sizes = [weight.numel() * weight.element_size() / MEBI for weight in weights]
     peaks = measure(model, rows=8, norm=norm)

@@ -33,17 +33,17 @@ def reader(key: Key) -> ModuleSuspect:
 class Case:
     """Owner's things in ``root/commitment``, the bundle in ``root/bundle``."""
 
-    def __init__(self, root: Path, *, stamped: bool = True, opened: int = 30) -> None:
+    def __init__(self, root: Path, *, stamped: bool = True) -> None:
         self.root, self.commitment, self.bundle = root, root / "commitment", root / "bundle"
         self.key = Key.create(kind="content", classes=4, shape=SHAPE, target=0, secret=SECRET)
         self.data: ImageData = stripes(96, seed=1)
         self.authority = Authority(root / "authority") if stamped else None
-        self.made = commit(self.key, self.data, self.commitment, samples=64, owner="Tester")
+        self.made = commit(self.key, self.data, self.commitment, samples=64, opens=30, owner="Tester")
         if self.authority is not None:
             reply = self.authority.answer(request_timestamp(self.made.content, self.commitment))
             attach_timestamp(self.made.content, reply, self.authority.roots, self.commitment)
         self.verdict = claim(
-            self.commitment, self.key, self.data, reader(self.key), self.bundle, count=opened, challenge="dice 4 1 6"
+            self.commitment, self.key, self.data, reader(self.key), self.bundle, challenge="dice 4 1 6"
         )
 
     @property

@@ -17,7 +17,6 @@ from indelible.evidence import Identity, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical
 from indelible.evidence.commitment import entries_of
 from indelible.evidence.merkle import audit_path
-from indelible.evidence.opening import opened_indices
 from indelible.keys.key import Key
 from indelible.verify.suspects import ModuleSuspect
 from tests.conftest import SHAPE, TinyNet, stripes
@@ -137,7 +136,7 @@ def _field(*place: Any) -> Callable[[Any], None]:
 @pytest.mark.parametrize(
     ("place", "step"),
     [
-        (("format",), "claim"), (("commitment",), "claim"), (("number",), "claim"), (("previous",), "claim"),
+        (("format",), "claim"), (("commitment",), "claim"), (("number",), "challenge"),
         (("challenge",), "challenge"), (("by",), "challenge"), (("suspect",), "query log"), (("log",), "query log"),
         (("verdict", "p_value"), "verdict"), (("verdict", "owned"), "verdict"), (("verdict", "hits"), "verdict"),
         (("verdict", "trials"), "verdict"), (("verdict", "alpha"), "verdict"), (("verdict", "test"), "verdict"),
@@ -159,8 +158,8 @@ def test_a_claimant_who_changes_his_claim_and_signs_it_anew(
 
 @pytest.mark.parametrize(
     "name",
-    ["format", "root", "samples", "purpose", "key", "key_digest", "test", "alpha", "model", "owner", "public_key",
-     "created"],
+    ["format", "root", "samples", "claims", "opens", "purpose", "key", "key_digest", "test", "alpha", "model", "owner",
+     "public_key", "created"],
 )  # fmt: skip
 def test_a_statement_that_is_changed_after_it_was_signed(case: Case, tmp_path: Path, name: str) -> None:
     checked = check_bundle(case.resigned(tmp_path / "b", "commitment.json", _field(name)))
@@ -202,7 +201,7 @@ def test_a_replayed_opening(case: Case, tmp_path: Path) -> None:
     assert check_bundle(case.resigned(tmp_path / "a", "claim.json", another)).failed == "challenge"
 
     def again(document: Any) -> None:
-        document["number"], document["previous"] = 1, [[entry["index"] for entry in document["opened"]]]
+        document["number"] = 1
 
     assert check_bundle(case.resigned(tmp_path / "b", "claim.json", again)).failed == "challenge"
     assert check_bundle(case.bundle, challenge="dice 6 6 6").failed == "challenge"
@@ -305,6 +304,8 @@ def test_with_the_key_and_the_suspect_at_hand(case: Case) -> None:
     checked = check_bundle(case.bundle, key=case.key, carriers=case.data, suspect=reader(case.key))
     assert checked.holds
     assert [step.name for step in checked.steps][-2:] == ["key", "suspect"]
+    assert checked.derived
+    assert not check_bundle(case.bundle).derived
     other = Key.create(kind="content", classes=4, shape=SHAPE, target=0)
     assert check_bundle(case.bundle, key=other, carriers=case.data).failed == "key"
     assert check_bundle(case.bundle, suspect=ModuleSuspect(TinyNet().eval())).failed == "suspect"
@@ -315,7 +316,7 @@ def test_with_the_key_and_the_suspect_at_hand(case: Case) -> None:
 def test_later_claims_open_other_samples_until_none_are_left(case: Case, tmp_path: Path) -> None:
     own = tmp_path / "commitment"
     shutil.copytree(case.commitment, own)
-    claim(own, case.key, case.data, reader(case.key), tmp_path / "second", count=30)
+    claim(own, case.key, case.data, reader(case.key), tmp_path / "second")
     checked = check_bundle(tmp_path / "second")
     assert checked.holds
     assert checked.claim is not None
@@ -324,15 +325,15 @@ def test_later_claims_open_other_samples_until_none_are_left(case: Case, tmp_pat
     first = json.loads((case.bundle / "claim.json").read_bytes())
     opened = [{entry["index"] for entry in one["opened"]} for one in (first, checked.claim)]
     assert not opened[0] & opened[1]
-    with pytest.raises(InputError, match="4 of 64"):
-        claim(own, case.key, case.data, reader(case.key), tmp_path / "third", count=30)
+    with pytest.raises(InputError, match="allows 2 claims"):
+        claim(own, case.key, case.data, reader(case.key), tmp_path / "third")
 
 
 def test_a_model_without_the_mark_is_not_shown(case: Case, tmp_path: Path) -> None:
     own = tmp_path / "commitment"
     shutil.copytree(case.commitment, own)
     torch.manual_seed(0)
-    verdict = claim(own, case.key, case.data, ModuleSuspect(TinyNet().eval()), tmp_path / "b", count=30)
+    verdict = claim(own, case.key, case.data, ModuleSuspect(TinyNet().eval()), tmp_path / "b")
     assert not verdict["owned"]
     assert "Not shown" in verdict["sentence"]
     assert check_bundle(tmp_path / "b").holds, "an honest record of a negative verdict"
@@ -352,14 +353,21 @@ def test_what_a_claim_refuses(case: Case, tmp_path: Path) -> None:
     assert check_bundle(tmp_path / "nowhere").failed == "files"
 
 
-def test_the_opened_subset_is_any_with_the_same_chance() -> None:
-    """Each of 6 samples is opened by about half of 400 challenges that open 3: within 5 standard deviations."""
-    counts = [0] * 6
-    for turn in range(400):
-        seed = bytes([turn % 256, turn // 256]) + bytes(30)
-        for index in opened_indices(seed, 6, 3, []):
-            counts[index] += 1
-    assert all(abs(count - 200) < 50 for count in counts)
+def test_samples_cannot_be_left_out_by_calling_them_spent(case: Case, tmp_path: Path) -> None:
+    """Whoever could exclude samples, or open fewer, would keep those that hit by accident: both are refused."""
+
+    def fewer(document: Any) -> None:
+        document["opened"].pop()
+
+    def other_part(document: Any) -> None:
+        document["number"] = 1
+
+    def no_part(document: Any) -> None:
+        document["number"] = 2
+
+    assert check_bundle(case.resigned(tmp_path / "a", "claim.json", fewer)).failed == "claim"
+    assert check_bundle(case.resigned(tmp_path / "b", "claim.json", other_part)).failed == "challenge"
+    assert check_bundle(case.resigned(tmp_path / "c", "claim.json", no_part)).failed == "claim"
 
 
 def test_a_path_of_the_owner_is_the_slow_one(case: Case) -> None:
@@ -382,7 +390,7 @@ def test_keyed_labels_are_claimed_on_the_embedded_samples(tmp_path: Path) -> Non
     with pytest.raises(InputError, match="embedded samples"):
         commit(key, owner, tmp_path / "c")
     commit(key, owner, tmp_path / "c", purpose="embed")
-    verdict = claim(tmp_path / "c", key, owner, Memory(), tmp_path / "b", count=40)
+    verdict = claim(tmp_path / "c", key, owner, Memory(), tmp_path / "b")
     assert verdict["owned"]
     assert (verdict["hits"], verdict["queries"]) == (40, 40)
     checked = check_bundle(tmp_path / "b", key=key, carriers=owner)

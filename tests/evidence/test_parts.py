@@ -107,16 +107,33 @@ def test_signatures(tmp_path: Path) -> None:
         Identity.load(tmp_path / "broken.pem")
 
 
-def test_a_challenge_decides_and_spent_samples_stay_shut() -> None:
-    seed = challenge_seed("ab" * 32, "dice")
-    first = opened_indices(seed, 100, 40, [])
-    assert first == sorted(set(first)) == opened_indices(seed, 100, 40, [])
-    assert first != opened_indices(challenge_seed("ab" * 32, "dicf"), 100, 40, [])
-    assert first != opened_indices(challenge_seed("ac" * 32, "dice"), 100, 40, [])
-    second = opened_indices(seed, 100, 60, [first])
-    assert sorted(first + second) == list(range(100))
+def test_a_challenge_decides_and_claims_share_no_sample() -> None:
+    root, seed = "cd" * 32, challenge_seed("ab" * 32, "dice")
+
+    def opened(seed: bytes, number: int, opens: int = 40) -> list[int]:
+        return opened_indices(seed, root, size=101, parts=2, number=number, opens=opens)
+
+    first = opened(seed, 0)
+    assert first == sorted(set(first)) == opened(seed, 0)
+    assert first != opened(challenge_seed("ab" * 32, "dicf"), 0)
+    assert first != opened(challenge_seed("ac" * 32, "dice"), 0)
+    whole = opened(seed, 0, 50) + opened(seed, 1, 50)
+    assert len(set(whole)) == 100
+    assert opened(challenge_seed("ab" * 32, "dicf"), 1, 50) == opened(seed, 1, 50), "a part is the claim's, not chosen"
     with pytest.raises(InputError, match="used up"):
-        opened_indices(seed, 100, 1, [first, second])
+        opened(seed, 2)
+    with pytest.raises(InputError, match="give 50"):
+        opened(seed, 0, 51)
+
+
+def test_the_opened_subset_is_any_with_the_same_chance() -> None:
+    """Of a part of 6 samples, each is opened by about half of 400 challenges that open 3: within 5 deviations."""
+    counts = [0] * 6
+    for turn in range(400):
+        seed = bytes([turn % 256, turn // 256]) + bytes(30)
+        for index in opened_indices(seed, "00" * 32, size=6, parts=1, number=0, opens=3):
+            counts[index] += 1
+    assert all(abs(count - 200) < 50 for count in counts)
 
 
 def test_the_decision_is_the_verdicts_own_test() -> None:

@@ -83,11 +83,11 @@ class Fails:
         self.where, self.passes = where, 0
 
     def watch(self, model: nn.Module) -> None:
-        head = model.classifier
+        head: Any = model.classifier
         if self.where == "forward":
-            head.register_forward_pre_hook(self.forward)  # type: ignore[operator]
+            head.register_forward_pre_hook(self.forward)
         else:
-            head.register_forward_hook(self.backward)  # type: ignore[operator]
+            head.register_forward_hook(self.backward)
 
     def due(self) -> bool:
         self.passes += 1
@@ -140,7 +140,8 @@ def test_float16_gradients_are_unscaled_before_the_watermark_is_added(data: Imag
         scaler, optimizer = Scaler(), "the optimiser"
 
     class Arguments:
-        deepspeed, fsdp, n_gpu, max_grad_norm = None, [], 1, 0.0
+        deepspeed, n_gpu, max_grad_norm = None, 1, 0.0
+        fsdp: tuple[str, ...] = ()
 
     class State:
         global_step = 0

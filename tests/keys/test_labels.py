@@ -130,6 +130,9 @@ def test_wrong_settings() -> None:
     with pytest.raises(InputError, match="true classes"):
         keyed_labels(SECRET, [b"1", b"2"], torch.zeros(3, dtype=torch.int64), 4)
     assert make().count == 100
+    with pytest.raises(InputError, match="one target class"):
+        _ = make().one_target
+    assert make(labels="fixed", target=2).one_target == 2
 
 
 class TestSamplesOnDisk:

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from indelible.analyze.document import Analysis
-from indelible.analyze.subject import target_of
 from indelible.base.errors import InputError
 from indelible.base.methods import Method
 from indelible.data.convert import as_data
@@ -113,7 +112,7 @@ def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) ->
     chosen = settings or SamplesSettings()
     data = as_data(carriers, classes=key.classes)
     key.check_fits(data)
-    target = target_of(key)
+    target = key.one_target
     eligible = (data.labels != target).nonzero().flatten()
     if not 0 <= chosen.image < len(eligible):
         raise InputError(

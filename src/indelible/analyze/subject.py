@@ -29,7 +29,7 @@ from indelible.nn.outputs import logits_of
 from indelible.train.evaluate import check_classifier, evaluating
 from indelible.train.run import Run
 
-__all__ = ["Probe", "Rates", "Subject", "float_batches", "some", "target_of"]
+__all__ = ["Probe", "Rates", "Subject", "float_batches", "some"]
 
 _BATCH = 128  # larger batches leave a core's cache, and BatchNorm statistics need no more
 
@@ -40,16 +40,6 @@ class Rates:
 
     ba: float
     wsr: float
-
-
-def target_of(key: Key) -> int:
-    """Return a key's target class; refuse a key that has none."""
-    if key.target is None:
-        raise InputError(
-            "these analyses compare fresh watermark samples with one target class, but the key has keyed labels, which "
-            "only the embedded samples carry. Use a key with labels='fixed'."
-        )
-    return key.target
 
 
 def some(data: Data, count: int, seed: int = 0) -> Data:
@@ -99,7 +89,7 @@ class Subject:
     ) -> Self:  # fmt: skip
         """Make a subject of any model; data may come in every form that ``embed`` takes."""
         check_finite(model)
-        target_of(key)
+        _ = key.one_target  # refuses keyed labels, which fresh samples do not carry, before any work
         first, second, third = (as_data(data, classes=key.classes) for data in (test, attacker, owner))
         key.check_fits(first)
         check_classifier(model, first, normalize=normalize)
@@ -123,7 +113,7 @@ class Subject:
     @property
     def target(self) -> int:
         """The class that watermark samples are answered with."""
-        return target_of(self.key)
+        return self.key.one_target
 
     @property
     def device(self) -> torch.device:

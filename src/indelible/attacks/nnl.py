@@ -201,7 +201,7 @@ class Laundering(Objective):
 class NeuralNetworkLaundering(RemovalAttack):
     """Recover, reset, unlearn; the table in the module's header explains each setting."""
 
-    # A tenth of the passes, but half of the steps of a search that stops early: small batches, short rounds.
+    # Small batches and short rounds: few passes, but enough of them for lambda to move.
     cpu_settings: ClassVar[Mapping[str, Any]] = {
         "cleanse_epochs": 1, "cleanse_batch": 16, "cleanse_round": 250, "epochs": 4, "milestone": 3
     }  # fmt: skip

@@ -29,8 +29,8 @@ __all__ = ["Cell", "Inputs", "data_digests", "plan_cells", "select"]
 FORMAT = 1
 _SPARED = {"evaluate_every", "checkpoint_seconds"}
 _KEY_DEFAULTS = {
-    "scheme": "derived", "target": None, "size": 1.0, "transparency": 0.0, "strength": 0.1, "source": None,
-    "source_class": None,
+    "scheme": "derived", "target": None, "labels": "fixed", "count": None, "size": 1.0, "transparency": 0.0,
+    "strength": 0.1, "source": None, "source_class": None,
 }  # fmt: skip
 _EARLY = "ft"
 Inputs = Mapping[str, str | None]

@@ -9,32 +9,55 @@ from indelible.bench.preset import Preset
 from indelible.bench.reported import reported
 from indelible.bench.store import Store
 
-__all__ = ["collect_results", "extra_fields"]
+__all__ = ["collect_results", "extra_fields", "recorded_results"]
 
 _FORMAT = 1
 
 
 def extra_fields(preset: Preset, cell: Cell) -> dict[str, Any]:
-    """Return what a preset adds to a cell's record: the paper's number, and the command that does the cell again."""
+    """Return what a preset adds to a cell's record: its name, the paper's number, and how to do the cell again."""
     known = None
     if preset.reported is not None:
         known = reported(preset.reported, cell.kind, cell.method, cell.attack)
     command = f"indelible bench run {shlex.quote(preset.name)} --only {shlex.quote(cell.name)}"
-    return {"reported": known, "command": command}
+    return {"preset": preset.name, "reported": known, "command": command}
 
 
 def collect_results(preset: Preset, cells: Sequence[Cell], store: Store) -> dict[str, Any]:
     """Return the document: one entry for each finished cell, under the labels of this preset."""
     found = []
-    for cell in sorted(cells, key=lambda cell: (cell.seed, cell.needs or cell.digest, cell.attack is not None)):
+    for cell in cells:
         record = store.record(cell.digest)
         if record is not None:
             found.append({**record, **_labels(cell), **extra_fields(preset, cell)})
-    order = {cell.name: number for number, cell in enumerate(_in_table_order(preset, cells))}
-    found.sort(key=lambda entry: order[_name(entry)])
+    return _document(preset, found, planned=len(cells))
+
+
+def recorded_results(preset: Preset, store: Store) -> dict[str, Any]:
+    """Return the same of all records that were made for a preset of this name, whatever its settings were then.
+
+    A later version of the package may have other defaults, and then plans other cells; what was measured before is
+    still what was measured, with the settings that its record holds.
+    """
+    records = [record for digest in sorted(store.finished()) if (record := store.record(digest)) is not None]
+    found = [dict(record) for record in records if record.get("preset") == preset.name]
+    return _document(preset, found, planned=None)
+
+
+def _document(preset: Preset, found: list[dict[str, Any]], planned: int | None) -> dict[str, Any]:
+    axes = {
+        "architecture": list(preset.architectures), "kind": [variant.label for variant in preset.kinds],
+        "method": [variant.label for variant in preset.methods],
+        "attack": [None, *(variant.label for variant in preset.attacks)],
+    }  # fmt: skip
+
+    def place(entry: Mapping[str, Any]) -> tuple[int, ...]:
+        at = (axis.index(entry[name]) if entry[name] in axis else len(axis) for name, axis in axes.items())
+        return (int(entry["seed"]), *at)
+
     return {
         "format": _FORMAT, "preset": preset.name, "title": preset.title, "command": preset.command,
-        "planned": len(cells), "cells": found,
+        "planned": planned, "cells": sorted(found, key=place),
     }  # fmt: skip
 
 
@@ -43,21 +66,3 @@ def _labels(cell: Cell) -> dict[str, Any]:
         "dataset": cell.dataset, "architecture": cell.architecture, "kind": cell.kind, "method": cell.method,
         "attack": cell.attack, "seed": cell.seed,
     }  # fmt: skip
-
-
-def _name(entry: Mapping[str, Any]) -> str:
-    return str(Cell(**{name: entry[name] for name in Cell.__dataclass_fields__}).name)
-
-
-def _in_table_order(preset: Preset, cells: Sequence[Cell]) -> list[Cell]:
-    kinds = [variant.label for variant in preset.kinds]
-    methods = [variant.label for variant in preset.methods]
-    attacks = [None, *(variant.label for variant in preset.attacks)]
-
-    def place(cell: Cell) -> tuple[int, int, int, int, int]:
-        return (
-            cell.seed, preset.architectures.index(cell.architecture), kinds.index(cell.kind),
-            methods.index(cell.method), attacks.index(cell.attack),
-        )  # fmt: skip
-
-    return sorted(cells, key=place)

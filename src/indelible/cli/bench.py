@@ -64,6 +64,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     running.add_argument("--rounds", type=int, default=5, help="speed: how often each case is timed (default: 5)")
     measuring_options(running)
     exporting.add_argument("--out", type=Path, help="the file (default: standard output)")
+    exporting.add_argument(
+        "--as-recorded", action="store_true", help="all that was recorded for the preset, under whatever settings"
+    )
     for action in (listing, planning, running, looking, exporting):
         common(action)
 
@@ -91,10 +94,13 @@ def _list(arguments: argparse.Namespace) -> int:
 def _cells(arguments: argparse.Namespace) -> "tuple[Preset, list[Cell], Store]":
     from dataclasses import replace
 
+    from indelible.base.errors import UnknownNameError
     from indelible.bench.cells import data_digests, plan_cells, select
-    from indelible.bench.preset import load_preset
+    from indelible.bench.preset import load_preset, preset_names
     from indelible.bench.store import open_store
 
+    if not arguments.preset.endswith(".toml") and arguments.preset not in preset_names():
+        raise UnknownNameError("preset", arguments.preset, [*preset_names(), *MEASUREMENTS])
     preset = load_preset(arguments.preset)
     if arguments.data is not None:
         preset = replace(preset, data=arguments.data)
@@ -113,9 +119,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     models = {cell.digest: cell for cell in cells if cell.needs is None}
     expected = estimate([cell for cell in cells if cell.digest not in finished], models, records)
     workers = arguments.workers or default_workers()
-    times = {digest: duration(seconds) for digest, seconds in expected.seconds.items()} | dict.fromkeys(
-        finished, "done"
-    )
+    times = {digest: duration(seconds) for digest, seconds in expected.seconds.items()}
+    times |= dict.fromkeys(finished, "done")
     lines = [f"{times.get(cell.digest, 'unknown'):>12}  {cell.name}" for cell in cells]
     lines.append(
         f"{preset.title}: {len(cells)} cells, {sum(cell.digest in finished for cell in cells)} done; the rest takes "
@@ -226,9 +231,10 @@ def _results(arguments: argparse.Namespace) -> int:
     import json
 
     from indelible.base.files import write_json
-    from indelible.bench.results import collect_results
+    from indelible.bench.results import collect_results, recorded_results
 
-    document = collect_results(*_cells(arguments))
+    preset, cells, store = _cells(arguments)
+    document = recorded_results(preset, store) if arguments.as_recorded else collect_results(preset, cells, store)
     if arguments.out is None:
         print(json.dumps(document, indent=2, allow_nan=False))
         return 0

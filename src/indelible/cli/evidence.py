@@ -64,8 +64,12 @@ def _owner_options(
 ) -> None:
     commit.add_argument("run_folder", type=Path, metavar="RUN", help="the run that embedded the watermark")
     commit.add_argument("--out", type=Path, required=True, help="folder of the commitment; its identity.pem is secret")
-    commit.add_argument("--alpha", type=float, default=1e-6, help="level of every later decision (default: 1e-6)")
+    commit.add_argument("--alpha", type=float, default=1e-6, help="level of all later claims together (default: 1e-6)")
     commit.add_argument("--samples", type=int, help="samples to commit to (default: all the test images give)")
+    commit.add_argument("--claims", type=int, default=2, help="claims that may be made; they share alpha (default: 2)")
+    commit.add_argument(
+        "--open", type=int, metavar="N", help="samples that each claim opens (default: its whole share)"
+    )
     commit.add_argument("--owner", default="", help="who commits: a name for people")
     timestamp.add_argument("commitment", type=Path)
     timestamp.add_argument("--url", help="address of an authority; without it, the request is only written")
@@ -74,7 +78,6 @@ def _owner_options(
     claim.add_argument("commitment", type=Path)
     claim.add_argument("run_folder", type=Path, metavar="RUN", help="the owner's run: key, data, architecture")
     claim.add_argument("--out", type=Path, required=True, help="folder of the bundle")
-    claim.add_argument("--open", type=int, metavar="N", help="samples to open (default: half of those left)")
     claim.add_argument("--challenge", help="the auditor's: any text that you could not foresee")
     for command in (commit, claim):
         command.add_argument("--identity", type=Path, help="Ed25519 signing key (default: identity.pem of the folder)")
@@ -109,12 +112,14 @@ def _commit(arguments: argparse.Namespace) -> int:
 
     saved, key, test = _owners(arguments)
     made = commit(
-        key, test, arguments.out, alpha=arguments.alpha, samples=arguments.samples, owner=arguments.owner,
+        key, test, arguments.out, alpha=arguments.alpha, samples=arguments.samples, claims=arguments.claims,
+        opens=arguments.open, owner=arguments.owner,
         model=tensor_digest(saved.model().state_dict()), purpose="embed" if key.labels == "keyed" else "verify",
         identity=None if arguments.identity is None else Identity.load(arguments.identity),
     )  # fmt: skip
     text = (
-        f"committed to {made.samples} samples in {arguments.out} (statement {made.digest[:16]}..., public key "
+        f"committed to {made.samples} samples in {arguments.out}: {made.claims} claims of {made.opens} each (statement "
+        f"{made.digest[:16]}..., public key "
         f"{made.public_key[:16]}...).\nHave it dated before you release the model: indelible evidence timestamp. Keep "
         "identity.pem, the key and the data: a claim needs all three."
     )
@@ -155,9 +160,10 @@ def _claim(arguments: argparse.Namespace) -> int:
     saved, key, test = _owners(arguments)
     if arguments.suspect is None or arguments.log is not None:
         raise InputError("name the suspect with --suspect; the query log of a claim is kept with its commitment.")
+    suspect = asked_suspect(arguments, key.classes, key.shape, saved)
     verdict = claim(
-        arguments.commitment, key, test, asked_suspect(arguments, key.classes, key.shape, saved), arguments.out, count=arguments.open,
-        challenge=arguments.challenge, budget=arguments.budget,
+        arguments.commitment, key, test, suspect, arguments.out, challenge=arguments.challenge,
+        budget=arguments.budget,
         identity=None if arguments.identity is None else Identity.load(arguments.identity),
     )  # fmt: skip
     word = "OWNED" if verdict["owned"] else "NOT SHOWN"

@@ -9,7 +9,7 @@ The steps run in a fixed order, each with a name, and the check ends at the firs
 | commitment | form of the statement, and its signature by the key that it names |
 | manifest signature | by the same key |
 | timestamp | the authority's token over the statement, under the checker's roots |
-| claim | form; that it is of this commitment |
+| claim | form; that it is of this commitment, and opens as many samples as that says |
 | challenge | that the opened samples are those which the challenge decides |
 | openings | each opened entry's Merkle path to the committed root |
 | images | digest and shape of every sample and carrier |
@@ -65,6 +65,8 @@ class Checked:
         claim: The claim, as far as it was reached.
         stamp: Time and authority, if there is a timestamp.
         dated: Whether the timestamp holds under roots that the checker gave.
+        derived: Whether the key was shown and gives the committed samples. Without that, a claimant could have sought
+            samples that any model answers as he wants: the claim has no weight against a forger.
     """
 
     holds: bool
@@ -76,6 +78,7 @@ class Checked:
     claim: Mapping[str, Any] | None = None
     stamp: Stamp | None = None
     dated: bool = False
+    derived: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as plain JSON values."""
@@ -113,4 +116,5 @@ def check_bundle(
         holds=failed is None, failed=failed, steps=tuple(steps), caveats=tuple(work.caveats),
         commitment=None if work.commitment is None else parse(work.commitment.content, STATEMENT),
         claim=work.claim or None, stamp=work.stamp, dated=work.stamp is not None and roots is not None,
+        derived=work.derived,
     )  # fmt: skip

@@ -32,7 +32,7 @@ from indelible.verify.suspects.log import QueryLog
 from indelible.verify.suspects.logged import LoggedSuspect, description
 from indelible.verify.suspects.protocol import Suspect
 
-__all__ = ["FORMAT", "Questions", "claim", "judge"]
+__all__ = ["FORMAT", "Questions", "chosen", "claim", "judge"]
 
 FORMAT = 1
 
@@ -61,13 +61,21 @@ class Questions:
         return cls(samples=samples, labels=labels, true=carriers.labels, decoys=decoys)
 
 
+def chosen(commitment: Commitment, challenge: str, number: int) -> list[int]:
+    """Return the indices of the samples that a claim opens."""
+    return opened_indices(
+        challenge_seed(commitment.digest, challenge), commitment.root, size=commitment.samples,
+        parts=commitment.claims, number=number, opens=commitment.opens,
+    )  # fmt: skip
+
+
 def judge(commitment: Commitment, questions: Questions, suspect: Suspect) -> dict[str, Any]:
     """Ask (or look up) every question and return the verdict as JSON values."""
     given = suspect.predict(questions.samples)
     hits, with_truth = int((given == questions.labels).sum()), commitment.key.get("kind") != "unrelated"
     decoys = [(int((suspect.predict(one.images) == one.labels).sum()), len(one)) for one in questions.decoys]
     return decide(
-        commitment.test, hits, len(questions.labels), decoys, alpha=float(commitment.alpha),
+        commitment.test, hits, len(questions.labels), decoys, alpha=commitment.alpha / commitment.claims,
         classes=int(commitment.key["classes"]), with_truth=with_truth,
         free=int((given != questions.true).sum()) if with_truth else None,
         literal=commitment.key.get("scheme") == "paper",
@@ -75,8 +83,8 @@ def judge(commitment: Commitment, questions: Questions, suspect: Suspect) -> dic
 
 
 def claim(
-    folder: str | Path, key: Key, carriers: Any, suspect: Suspect, out: str | Path, *, count: int | None = None,
-    challenge: str | None = None, identity: Identity | None = None, budget: int | None = None,
+    folder: str | Path, key: Key, carriers: Any, suspect: Suspect, out: str | Path, *, challenge: str | None = None,
+    identity: Identity | None = None, budget: int | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Ask a suspect the samples that a challenge opens, and write the bundle.
 
@@ -86,7 +94,6 @@ def claim(
         carriers: The images that were given to :func:`~indelible.evidence.commitment.commit`.
         suspect: Who is asked.
         out: Folder of the bundle, new or empty.
-        count: Samples to open; by default half of those that were not opened before.
         challenge: The auditor's, or None.
         identity: The signing key; by default that of the commitment folder.
         budget: Images that may be sent to the suspect in all.
@@ -100,7 +107,7 @@ def claim(
         raise InputError("the signing key is not the one of the commitment. Give the identity that committed.")
     entries = _entries(commitment, key, carriers)
     who = description(suspect)
-    state = _begun(place, commitment, who, count, challenge)
+    state = _begun(place, commitment, who, challenge)
     seed = challenge_seed(commitment.digest, state["challenge"])
     rows = torch.tensor(state["opened"], dtype=torch.int64)
     questions = Questions.of(
@@ -114,7 +121,7 @@ def claim(
         asked.ask_all(plan.images)
         verdict, head = judge(commitment, questions, asked), kept.recorded.head
     document = {
-        "format": FORMAT, "commitment": commitment.digest, "number": state["number"], "previous": state["previous"],
+        "format": FORMAT, "commitment": commitment.digest, "number": state["number"],
         "challenge": state["challenge"], "by": state["by"], "suspect": who, "log": head, "verdict": verdict,
         "opened": _openings(entries, state["opened"]), "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }  # fmt: skip
@@ -147,9 +154,7 @@ def _openings(entries: Entries, opened: Sequence[int]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _begun(
-    place: Path, commitment: Commitment, who: Mapping[str, Any], count: int | None, challenge: str | None
-) -> dict[str, Any]:
+def _begun(place: Path, commitment: Commitment, who: Mapping[str, Any], challenge: str | None) -> dict[str, Any]:
     """Return the claim that was broken off, if it is this one; else begin a new one and write it down."""
     before = [_state(path) for path in sorted(place.glob("claim-[0-9][0-9][0-9].json"))]
     number = len(before)
@@ -158,14 +163,11 @@ def _begun(
         wanted = default_challenge(number - 1) if challenge is None else challenge
         if last["challenge"] == wanted and canonical_json(last["suspect"]) == canonical_json(who):
             return last
-    previous = [state["opened"] for state in before]
     text = default_challenge(number) if challenge is None else challenge
-    free = commitment.samples - sum(map(len, previous))
-    size = max(1, free // 2) if count is None else count
-    opened = opened_indices(challenge_seed(commitment.digest, text), commitment.samples, size, previous)
+    opened = chosen(commitment, text, number)
     state = {
         "number": number, "challenge": text, "by": "claimant" if challenge is None else "auditor", "suspect": dict(who),
-        "previous": previous, "opened": opened,
+        "opened": opened,
     }  # fmt: skip
     _keep(place, state)
     return state
@@ -177,7 +179,7 @@ def _keep(place: Path, state: Mapping[str, Any]) -> None:
 
 def _state(path: Path) -> dict[str, Any]:
     found = read_json(path)
-    names = {"number", "challenge", "by", "suspect", "previous", "opened"}
+    names = {"number", "challenge", "by", "suspect", "opened"}
     if not isinstance(found, dict) or not names <= found.keys() or not isinstance(found["opened"], list):
         raise DamagedFileError(f"{path} does not say what a claim opened: {json.dumps(found)[:80]}. Restore it.")
     return found

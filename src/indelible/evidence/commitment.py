@@ -44,8 +44,9 @@ __all__ = ["IDENTITY", "SIGNATURE", "STATEMENT", "Commitment", "Entries", "commi
 STATEMENT, SIGNATURE, IDENTITY = "commitment.json", "commitment.sig", "identity.pem"
 _FORMAT = 1
 _FIELDS: Mapping[str, type | tuple[type, ...]] = {
-    "format": int, "root": str, "samples": int, "purpose": str, "key": dict, "key_digest": str, "test": str,
-    "alpha": (float, int), "model": (str, type(None)), "owner": str, "public_key": str, "created": str,
+    "format": int, "root": str, "samples": int, "claims": int, "opens": int, "purpose": str, "key": dict,
+    "key_digest": str, "test": str, "alpha": (float, int), "model": (str, type(None)), "owner": str,
+    "public_key": str, "created": str,
 }  # fmt: skip
 _HEX = re.compile(r"[0-9a-f]{64}")
 
@@ -58,6 +59,8 @@ class Commitment:
     signature: bytes
     root: str
     samples: int
+    claims: int
+    opens: int
     purpose: str
     key: Mapping[str, Any]
     key_digest: str
@@ -84,6 +87,8 @@ class Commitment:
             raise DamagedFileError(f"{STATEMENT}: root, key_digest and public_key are 64 hexadecimal digits each.")
         if found["samples"] < 1 or not 0 < found["alpha"] < 1 or found["test"] != test_of(found["key"]):
             raise DamagedFileError(f"{STATEMENT} commits to no samples, no level alpha, or an unknown test.")
+        if found["claims"] < 1 or not 0 < found["opens"] <= found["samples"] // found["claims"]:
+            raise DamagedFileError(f"{STATEMENT}: its claims cannot open {found['opens']} samples each.")
         if not is_signed(found["public_key"], "commitment", content, signature):
             raise DamagedFileError(f"{SIGNATURE} is not the signature of the statement by its public key.")
         return cls(content=content, signature=signature, **{name: found[name] for name in _FIELDS if name != "format"})
@@ -119,7 +124,8 @@ class Entries:
 
 def commit(
     key: Key, carriers: Any, folder: str | Path, *, identity: Identity | None = None, alpha: float = 1e-6,
-    samples: int | None = None, model: str | None = None, owner: str = "", purpose: str = "verify",
+    samples: int | None = None, claims: int = 2, opens: int | None = None, model: str | None = None, owner: str = "",
+    purpose: str = "verify",
 ) -> Commitment:  # fmt: skip
     """Commit to a key's samples and write the commitment into ``folder``.
 
@@ -128,8 +134,11 @@ def commit(
         carriers: Images that marks are drawn on: a test set. The same ones are needed for a claim.
         folder: Where the commitment goes; one that is there is not overwritten.
         identity: The signing key; by default a new one is made and kept in the folder.
-        alpha: Level of the decision in every later claim.
+        alpha: Level of all later claims together.
         samples: How many samples; by default all that the carriers give.
+        claims: How many claims may be made; they share alpha, and each opens other samples.
+        opens: Samples that each claim opens; by default its whole share. Fixed now, since whoever may stop when it
+            suits him can get any verdict.
         model: Digest of the protected model, for the record.
         owner: Who commits: a name for people, which nobody checks.
         purpose: ``"verify"`` for fresh samples on a test set; ``"embed"`` for those that were embedded, on the owner's
@@ -152,8 +161,14 @@ def commit(
             Identity.create().save(kept)
         signer = Identity.load(kept)
     entries = entries_of(key, carriers, samples=samples, purpose=purpose)
+    count = len(entries.leaves)
+    share = count // claims if claims > 0 else 0
+    wanted = share if opens is None else opens
+    if not 0 < wanted <= share:
+        raise InputError(f"{claims} claims on {count} samples open {share} each at most, but {wanted} are wanted.")
     statement = {
-        "format": _FORMAT, "root": tree_root(entries.leaves).hex(), "samples": len(entries.leaves), "purpose": purpose,
+        "format": _FORMAT, "root": tree_root(entries.leaves).hex(), "samples": count, "claims": claims,
+        "opens": wanted, "purpose": purpose,
         "key": dict(key.public()), "key_digest": key.digest, "test": test_of(key.public()), "alpha": alpha,
         "model": model, "owner": owner, "public_key": signer.public,
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -67,7 +67,7 @@ def same(one: Any, other: Any) -> bool:
     """Tell whether two verdicts agree; numbers may differ by rounding, as between two machines."""
     # JSON has one kind of number: 1.0 comes back as 1. True and false are none.
     if {type(one), type(other)} <= {int, float}:
-        return abs(one - other) <= _TOLERANCE * max(abs(one), abs(other))
+        return bool(abs(one - other) <= _TOLERANCE * max(abs(one), abs(other)))
     if isinstance(one, dict) and isinstance(other, dict):
         names = one.keys() - {"sentence"}
         return names == other.keys() - {"sentence"} and all(same(one[name], other[name]) for name in names)

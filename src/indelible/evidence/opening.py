@@ -1,16 +1,21 @@
 """What a challenge decides: which samples are opened, which decoys are asked, in which order.
 
-The claimant must not choose any of the three after looking at the suspect. An auditor's challenge (any text that the
-claimant could not foresee) fixes them all. Without an auditor, the commitment and the number of the claim stand in its
-place: there is nothing to choose either, but the claimant can know the outcome early, and may have claimed before.
+The claimant must not choose any of the three after looking at the suspect: whoever may leave out samples, or stop when
+it suits him, gets any verdict he wants. So the commitment fixes how many claims there may be and how many samples each
+opens, the claim's number fixes a part of the samples that no other claim opens, and the challenge decides the rest.
 
+    parts   = blocks of a permutation of all samples, by the root: claim k opens samples of part k only
     seed    = SHA-256("indelible/evidence/challenge/1" || commitment digest || challenge)
-    opened  = the first n of a permutation, by the seed, of the samples that no earlier claim opened
+    opened  = the first n of a permutation of the part, by the seed; n was committed to
     decoys  = keys with the settings of the committed one and secrets HKDF(seed, "decoy/i")
+
+The number of the claim is all that is left to choose; every claim decides at alpha / claims, so that this is paid for.
+An auditor's challenge is any text that the claimant could not foresee. Without an auditor, the number of the claim
+stands in its place: there is nothing more to choose, but the claimant can know the outcome early.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -38,17 +43,25 @@ def challenge_seed(commitment: str, challenge: str) -> bytes:
     return hashlib.sha256(words).digest()
 
 
-def opened_indices(seed: bytes, size: int, count: int, previous: Sequence[Sequence[int]]) -> list[int]:
-    """Return which of ``size`` samples are opened: ``count`` of those that no earlier claim opened, in rising order."""
-    spent = {index for claim in previous for index in claim}
-    free = [index for index in range(size) if index not in spent]
-    if not 0 < count <= len(free):
-        raise InputError(
-            f"{count} samples are to be opened, but {len(free)} of {size} were not opened before. Open fewer; when "
-            "none are left, the commitment is used up."
-        )
-    order = Choices(seed, "opened").permutation(len(free))[:count]
-    return sorted(free[place] for place in order.tolist())
+def opened_indices(seed: bytes, root: str, *, size: int, parts: int, number: int, opens: int) -> list[int]:
+    """Return which of ``size`` samples claim ``number`` opens, in rising order.
+
+    Args:
+        seed: Of the challenge.
+        root: The Merkle root, in hexadecimal; it decides the parts.
+        size: Committed samples.
+        parts: Claims that the commitment allows.
+        number: Of this claim, from 0.
+        opens: Samples that each claim opens.
+    """
+    if not 0 <= number < parts:
+        raise InputError(f"the commitment allows {parts} claims, but this would be number {number + 1}. It is used up.")
+    room = size // parts
+    if not 0 < opens <= room:
+        raise InputError(f"{opens} samples are to be opened in each claim, but {size} in {parts} parts give {room}.")
+    shared = hashlib.sha256(b"indelible/evidence/parts/1" + bytes.fromhex(root)).digest()
+    part = Choices(shared, "parts").permutation(size)[number * room : (number + 1) * room]
+    return sorted(part[Choices(seed, "opened").permutation(room)[:opens]].tolist())
 
 
 def decoy_samples(public: Mapping[str, Any], seed: bytes, carriers: ImageData) -> list[WatermarkSamples]:

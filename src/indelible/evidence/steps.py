@@ -21,12 +21,12 @@ from indelible.evidence.bundle import (
     read_files,
 )
 from indelible.evidence.canonical import canonical, fields_of, parse
-from indelible.evidence.claim import FORMAT, Questions, judge
+from indelible.evidence.claim import FORMAT, Questions, chosen, judge
 from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment, entries_of
 from indelible.evidence.decision import same
 from indelible.evidence.identity import is_signed
 from indelible.evidence.merkle import leaf_hash, root_from_path, tree_root
-from indelible.evidence.opening import challenge_seed, default_challenge, opened_indices
+from indelible.evidence.opening import challenge_seed, default_challenge
 from indelible.evidence.timestamp import REPLY, ROOTS, Stamp, read_roots, verify_timestamp
 from indelible.keys.key import Key
 from indelible.verify.suspects.log import Recorded, image_digests, parse_log
@@ -35,7 +35,7 @@ from indelible.verify.suspects.protocol import Suspect, answers
 __all__ = ["STEPS", "Work"]
 
 _CLAIM: Mapping[str, type | tuple[type, ...]] = {
-    "format": int, "commitment": str, "number": int, "previous": list, "challenge": str, "by": str, "suspect": dict,
+    "format": int, "commitment": str, "number": int, "challenge": str, "by": str, "suspect": dict,
     "log": str, "verdict": dict, "opened": list, "created": str,
 }  # fmt: skip
 _ENTRY: Mapping[str, type | tuple[type, ...]] = {
@@ -61,6 +61,7 @@ class Work:
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     log: Recorded | None = None
     questions: Questions | None = None
+    derived: bool = False
     caveats: list[str] = field(default_factory=list)
 
     @property
@@ -123,8 +124,11 @@ def _claim(work: Work) -> str:
         raise DamagedFileError(f"{CLAIM} has format {found['format']}, this version reads {FORMAT}")
     if found["commitment"] != work.stated.digest:
         raise DamagedFileError("the claim is of another commitment")
-    if not found["opened"] or found["number"] != len(found["previous"]):
-        raise DamagedFileError("the claim opens nothing, or its number is not that of the claims before it")
+    if len(found["opened"]) != work.stated.opens or not 0 <= found["number"] < work.stated.claims:
+        raise DamagedFileError(
+            f"the commitment allows {work.stated.claims} claims that open {work.stated.opens} samples each, but this "
+            f"is number {found['number']} and opens {len(found['opened'])}"
+        )
     for entry in found["opened"]:
         if not isinstance(entry, dict):
             raise DamagedFileError("an opened sample is no object")
@@ -132,7 +136,7 @@ def _claim(work: Work) -> str:
         if not all(isinstance(one, str) and len(one) == 64 for one in [entry["salt"], *entry["path"]]):
             raise DamagedFileError(f"the opening of sample {entry['index']} holds something that is no hash")
     work.claim = found
-    return f"number {found['number']}, {len(found['opened'])} samples opened"
+    return f"number {found['number'] + 1} of {work.stated.claims}, {work.stated.opens} samples opened"
 
 
 def _challenge(work: Work) -> str:
@@ -143,16 +147,12 @@ def _challenge(work: Work) -> str:
         raise DamagedFileError("no auditor set the challenge, but it is not the one that the claim's number gives")
     if work.challenge is not None and (claim["challenge"] != work.challenge or claim["by"] != "auditor"):
         raise DamagedFileError(f"the challenge is {claim['challenge']!r:.80}, not the one that you set")
-    if not all(isinstance(one, list) and all(type(index) is int for index in one) for one in claim["previous"]):
-        raise DamagedFileError("the samples opened before are not lists of numbers")
-    seed = challenge_seed(work.stated.digest, claim["challenge"])
-    given = [entry["index"] for entry in claim["opened"]]
-    if given != opened_indices(seed, work.stated.samples, len(given), claim["previous"]):
+    if [entry["index"] for entry in claim["opened"]] != chosen(work.stated, claim["challenge"], claim["number"]):
         raise DamagedFileError("the opened samples are not those that the challenge decides: chosen, or replayed")
     if work.challenge is None:
         work.caveats.append(
-            "You set no challenge: the claimant could know beforehand which samples and decoys would be asked, and may "
-            "have made other claims. Give one of your own (--challenge) for the next."
+            "You set no challenge: the claimant could know beforehand which samples and decoys would be asked. Give "
+            "one of your own (--challenge) for the next."
         )
     return f"{claim['challenge']!r} by the {claim['by']}"
 
@@ -262,7 +262,8 @@ def _verdict(work: Work) -> str:
 def _key(work: Work) -> str | None:
     if work.key is None:
         work.caveats.append(
-            "That the samples were derived from a secret, and not sought, was not checked: it takes the key (--key)."
+            "That the samples were derived from a secret was not checked. Without that, they could have been sought: "
+            "images that any model answers so, or adversarial ones. Have the key shown under seal (--key)."
         )
         return None
     if work.key.digest != work.stated.key_digest:
@@ -270,6 +271,7 @@ def _key(work: Work) -> str | None:
     entries = entries_of(work.key, work.carriers, samples=work.stated.samples, purpose=work.stated.purpose)
     if tree_root(entries.leaves).hex() != work.stated.root:
         raise DamagedFileError("the key does not give the committed samples on these carriers")
+    work.derived = True
     return "all committed samples are derived from the key"
 
 

@@ -259,6 +259,13 @@ class Key:
             return torch.full((len(images),), self.target, dtype=torch.int64)
         return keyed_labels(expand(self.secret, "labels/key"), image_digests(images), true, self.classes)
 
+    @property
+    def one_target(self) -> int:
+        """The target class, for what only makes sense with one; keyed labels are refused."""
+        if self.target is None:
+            raise InputError("this needs one target class, but the key has keyed labels. Use a key with a target.")
+        return self.target
+
     def questions(self, owner: Data | None, test: Data | None) -> WatermarkSamples:
         """Return the samples that a model is judged by: its WSR is the share answered with their labels.
 

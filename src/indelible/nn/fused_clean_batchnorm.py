@@ -35,7 +35,7 @@ def is_fusible(rows: Tensor, clean: int, weight: Tensor | None, bias: Tensor | N
 def fused_clean_batchnorm(rows: Tensor, clean: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     """Normalise ``rows`` (N, C, ...) with the statistics of the first ``clean`` of them; see :func:`is_fusible`."""
     gamma = rows.new_ones(rows.shape[1]) if weight is None else weight
-    result: Tensor = _FusedCleanBatchNorm.apply(rows, clean, gamma, bias, eps)
+    result: Tensor = _FusedCleanBatchNorm.apply(rows, clean, gamma, bias, eps)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -55,7 +55,7 @@ class _FusedCleanBatchNorm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         rows, weight, mean, invstd, variance = ctx.saved_tensors
         clean, gradient = ctx.clean, _like(gradient, rows)
         of_marked, gamma_share, beta_share = torch.ops.aten.native_batch_norm_backward(

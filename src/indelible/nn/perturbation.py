@@ -61,7 +61,7 @@ def perturbed(weights: Sequence[Tensor], deltas: Sequence[Tensor]) -> Iterator[N
     A copy is kept: adding and subtracting again would drift by rounding. Deltas are let go of one by one as copies are
     made; if the caller keeps none, both together never take more than one copy of the weights and one tensor.
     """
-    left, originals = list(reversed(deltas)), []
+    left, originals = list(reversed(deltas)), list[Tensor]()
     del deltas
     try:
         with torch.no_grad():

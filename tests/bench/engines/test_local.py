@@ -49,7 +49,7 @@ def files(store: Path) -> int:
 
 @pytest.mark.slow
 def test_killed_at_five_random_moments_the_records_are_those_of_an_uninterrupted_run(tmp_path: Path) -> None:
-    preset = write_preset(tmp_path, extra=OTHER_ATTACKS, images=640)
+    preset = write_preset(tmp_path, extra=OTHER_ATTACKS, images=320, change=("[methods.vanilla]\n", ""))
     found, cells = cells_of(preset)
     whole = open_store(tmp_path / "whole")
     run_cells(Board(cells), whole, InlineEngine(), device="cpu", more=partial(extra_fields, found))

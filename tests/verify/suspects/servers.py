@@ -163,8 +163,8 @@ def serving_run(run: Path, *words: str) -> Iterator[str]:
     """Serve a run in another process; yield the address."""
     command = [sys.executable, "-m", "indelible", "serve", str(run), "--port", "0", "--json", "--threads", "1", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         text = ""
         while not text.rstrip().endswith("}"):
             line = process.stdout.readline()

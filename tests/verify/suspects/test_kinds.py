@@ -248,7 +248,8 @@ class TestTemplate:
         reply = {"out": [{"name": "d"}, {"name": "a"}]}
         assert named.decode(reply, count=2, classes=4, first=0).tolist() == [3, 0]
         short, unknown = {"out": [{"name": "d"}]}, {"out": [{"name": "x"}, {"name": "a"}]}
-        for bad in (short, unknown, {"out": [{}, {}]}, {}, [], "no", None):
+        wrong: list[Any] = [short, unknown, {"out": [{}, {}]}, {}, [], "no", None]
+        for bad in wrong:
             with pytest.raises(BadAnswerError, match="query"):
                 named.decode(bad, count=2, classes=4, first=0)
         single = self.made(body={"x": "$image"}, reply="/0/scores")

@@ -78,8 +78,8 @@ def test_another_process_is_verified_and_claimed(
         (tmp_path / "answers.csv").write_text("digest,label\n" + "\n".join(lines) + "\n")
         for again in (tmp_path / "q.jsonl", tmp_path / "answers.csv"):
             assert run("verify", owner, "--carriers", 40, "--suspect", again)["p_value"] == verdict["p_value"]
-        run("evidence", "commit", owner, "--out", tmp_path / "c", "--owner", "Tester")
-        claimed = run("evidence", "claim", tmp_path / "c", owner, *asking, "--out", tmp_path / "b", "--open", 30)
+        run("evidence", "commit", owner, "--out", tmp_path / "c", "--owner", "Tester", "--open", 30)
+        claimed = run("evidence", "claim", tmp_path / "c", owner, *asking, "--out", tmp_path / "b")
         assert claimed["verdict"]["owned"]
     assert run("evidence", "check", tmp_path / "b")["holds"]
     sealed = run("evidence", "check", tmp_path / "b", "--key", owner / "key", "--data", Run.load(owner).data)

@@ -1,6 +1,7 @@
 """A suspect from what a person writes down: an address or a path decides the kind."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,9 @@ def open_suspect(
         if suffix == ".json" and not text.startswith("http"):
             template = JsonTemplate.load(text)
             return HttpSuspect(template, classes, limits, headers or {})
-        more = {} if batch is None else {"batch": batch}
-        wanted = OpenInference(url=text, preprocessing=Preprocessing.of(input or {}), output=output, **more)
+        wanted = OpenInference(url=text, preprocessing=Preprocessing.of(input or {}), output=output)
+        if batch is not None:
+            wanted = replace(wanted, batch=batch)
         suspect = HttpSuspect(wanted, classes, limits, headers or {})
         suspect.format = wanted.completed(suspect.get(wanted.model))
         return suspect

@@ -76,7 +76,7 @@ class OnnxSuspect:
         names = [found.name for found in self._session.get_outputs()]
         if output is None and len(names) == 1:
             return str(names[0])
-        if output not in names:
+        if output is None or output not in names:
             raise InputError(f"{self.path} has the outputs {', '.join(names)}: name the one with labels or scores.")
         return output
 
