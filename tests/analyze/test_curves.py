@@ -40,6 +40,20 @@ def test_seeds_are_averaged_and_attacks_find_their_models_settings() -> None:
     assert "from 50.0 % (at 0.01) to 70.0 % (at 0.02)" in made.sentences()[1]
 
 
+def test_kinds_and_networks_are_not_averaged_together() -> None:
+    """The noise model's label is its own; its registered kind tells the curves apart."""
+    cells = [_cell(eps, 0, wsr) for eps, wsr in ((0.01, 0.9), (0.02, 1.0))]
+    for eps in (0.01, 0.02):
+        noise = _cell(eps, 0, 0.5)
+        noise |= {"kind": "noise-0.1", "settings": {**noise["settings"], "key": {"kind": "noise"}}}
+        cells.append(noise)
+    assert {line.label: line.marks[0].wsr for line in curves(cells, "eps").lines} == {
+        "app, content": 0.9,
+        "app, noise": 0.5,
+    }
+    assert [line.label for line in curves(cells, "eps", kind="content").lines] == ["app"]
+
+
 def test_names_keep_their_order() -> None:
     cells = [{**_cell(0.02, 0, 0.9), "architecture": name} for name in ("vgg-16", "resnet-18", "mobilenetv2")]
     (line,) = curves(cells, "architecture").lines

@@ -20,8 +20,8 @@ def test_the_replaced_rows_are_the_samples_and_nothing_else_changes(data: ImageD
     assert isinstance(mixed, ImageData)
     assert len(samples) == 32
     assert torch.equal(mixed.images[samples.carriers], samples.images)
-    assert bool((mixed.labels[samples.carriers] == key.target).all())
-    assert not bool((data.labels[samples.carriers] == key.target).any())
+    assert bool((mixed.labels[samples.carriers] == key.one_target).all())
+    assert not bool((data.labels[samples.carriers] == key.one_target).any())
     rest = torch.ones(320, dtype=torch.bool)
     rest[samples.carriers] = False
     assert torch.equal(mixed.images[rest], data.images[rest])

@@ -112,7 +112,9 @@ def cells_of(path: str | Path) -> list[Cell]:
     found = read_json(path)
     cells = found.get("cells") if isinstance(found, Mapping) else None
     if not isinstance(cells, list) or not all(isinstance(cell, Mapping) for cell in cells):
-        raise DamagedFileError(f"{path} has no list of cells. Write it with `indelible bench export`.")
+        raise DamagedFileError(
+            f"{path} has no list of cells. Write it with `indelible bench results PRESET --out FILE`."
+        )
     return cells
 
 
@@ -142,28 +144,34 @@ def is_known(run: Run) -> bool:
     return (run.folder / "key").is_dir() or (run.parent is not None and (run.parent / "key").is_dir())
 
 
-def curves(cells: Sequence[Cell], variable: str, *, attack: str | None = None) -> Curves:
+def curves(cells: Sequence[Cell], variable: str, *, attack: str | None = None, kind: str | None = None) -> Curves:
     """Gather WSR and BA against ``variable``.
 
     Args:
         cells: Records, see the module's header.
         variable: What was varied; one of :data:`VARIABLES`.
         attack: Only cells of this attack; ``"none"`` for models before any.
+        kind: Only cells of this kind of mark, by their label.
     """
     if variable not in VARIABLES:
         raise UnknownNameError("variable", variable, VARIABLES)
     models = {_model(cell): cell for cell in cells if cell.get("attack") is None}
-    wanted = [cell for cell in cells if attack is None or (cell.get("attack") or "none") == attack]
+    wanted = [
+        cell for cell in cells if attack in {None, cell.get("attack") or "none"} and kind in {None, cell.get("kind")}
+    ]
+    # An attack's record names the model by its labels; what the model was made with stands in the model's own.
+    known = [
+        (cell, {**(models.get(_model(cell), {}).get("settings") or {}), **(cell.get("settings") or {})})
+        for cell in wanted
+    ]
+    labels = _labels(known, variable)
     samples: list[Sample] = []
-    for cell in wanted:
-        # An attack's record names the model by its labels; what the model was made with stands in the model's own.
-        settings = {**(models.get(_model(cell), {}).get("settings") or {}), **(cell.get("settings") or {})}
-        label = _label(cell, settings)
+    for label, (cell, settings) in zip(labels, known, strict=True):
         if variable in STRENGTHS:
             samples += _strengths(cell, label, variable)
-        elif (
-            value := cell.get("architecture") if variable == "architecture" else _value(settings, variable)
-        ) is not None:
+            continue
+        value = cell.get("architecture") if variable == "architecture" else _value(settings, variable)
+        if value is not None:
             samples.append((label, value, cell.get("measured") or {}, _reported(cell)))
     lines = _lines(samples, varied=variable not in STRENGTHS)
     if not lines:
@@ -196,11 +204,25 @@ def _value(settings: Mapping[str, Any], variable: str) -> Any:
     return None
 
 
-def _label(cell: Cell, settings: Mapping[str, Any]) -> str:
-    """Name a curve by method and attack; a preset's own label of a method may hold the very value that is varied."""
-    method = settings.get("method")
-    after = f" after {str(cell['attack']).upper()}" if cell.get("attack") else ""
-    return f"{method if isinstance(method, str) else cell.get('method')}{after}"
+def _labels(known: Sequence[tuple[Cell, Mapping[str, Any]]], variable: str) -> list[str]:
+    """Name each record's curve: method and attack, and whatever else differs among the records but is not varied.
+
+    A preset's own label of a method or kind may hold the very value that is varied: registered names come first.
+    """
+    others = []
+    for cell, settings in known:
+        key = settings.get("key")
+        kind = key.get("kind") if isinstance(key, Mapping) else None
+        network = None if variable == "architecture" else cell.get("architecture")
+        others.append((cell.get("dataset"), network, kind or cell.get("kind")))
+    differing = [len(set(column)) > 1 for column in zip(*others, strict=True)]
+    made = []
+    for (cell, settings), parts in zip(known, others, strict=True):
+        method = settings.get("method")
+        after = f" after {str(cell['attack']).upper()}" if cell.get("attack") else ""
+        more = [str(part) for part, differs in zip(parts, differing, strict=True) if differs]
+        made.append(", ".join([f"{method if isinstance(method, str) else cell.get('method')}{after}", *more]))
+    return made
 
 
 def _reported(cell: Cell) -> float | None:

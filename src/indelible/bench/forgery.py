@@ -11,7 +11,6 @@ made on the surrogates alone and then put to every victim. The attempts are thos
 | derived key | ``indelible.verify`` at alpha 1e-6 |
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -83,7 +82,6 @@ class Forgeries:
         victims: Models that were claimed.
         rows: One row an attempt: rule, what was tried, WSR on the victims, claims granted, smallest p-value.
         bound: The most likely that any of the ground claims succeeds, by the number of draws.
-        seconds: Time it took.
         settings: How hard the forger tried.
         versions: Versions of the packages that decide a result.
         hardware: The device that did the work.
@@ -92,7 +90,6 @@ class Forgeries:
     victims: int
     rows: Sequence[Mapping[str, Any]]
     bound: float
-    seconds: float
     settings: Mapping[str, Any]
     versions: Mapping[str, str] = field(default_factory=versions)
     hardware: Mapping[str, Any] = field(default_factory=hardware)
@@ -102,7 +99,7 @@ def measure_forgery(
     out: str | Path, *, trained: NullModels | None = None, settings: ForgerySettings | None = None
 ) -> Forgeries:
     """Train the models that are not in ``out`` yet, forge on the surrogates, claim every victim."""
-    began, models, how = time.perf_counter(), trained or NullModels(), settings or ForgerySettings()
+    models, how = trained or NullModels(), settings or ForgerySettings()
     if models.count <= how.surrogates:
         raise InputError(f"{how.surrogates} surrogates leave no victim among {models.count} models. Train more.")
     every = list(null_models(out, models))
@@ -122,7 +119,7 @@ def measure_forgery(
     draws = how.label_draws + len(_GROUND) * len(how.targets) * how.key_draws
     return Forgeries(
         victims=len(victims), rows=rows, bound=grinding_bound(how.alpha, draws),
-        seconds=round(time.perf_counter() - began, 1), settings=plain(how.__dict__),
+        settings=plain(how.__dict__),
     )  # fmt: skip
 
 

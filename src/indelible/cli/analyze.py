@@ -54,6 +54,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     made["tsne"].add_argument("--path", help="still, adversarial or tuning (default: still)")
     made["curves"].add_argument("--over", required=True, help="eps, target, size, transparency, architecture, ...")
     made["curves"].add_argument("--attack", help="only records of this attack; none for models before any")
+    made["curves"].add_argument("--kind", help="only records of this kind of mark: content, noise, ...")
     made["dynamics"].add_argument("--attack", help="removal attack (default: ft)")
     made["dynamics"].add_argument(
         "--attack-set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the attack"
@@ -155,7 +156,7 @@ def _curves(arguments: argparse.Namespace, _out: Path) -> "Analysis":
     cells = [cell for path in arguments.runs if path.is_file() for cell in cells_of(path)]
     folders = [path for path in arguments.runs if not path.is_file()]
     cells += cells_of_runs(expand(folders)) if folders else []
-    return curves(cells, arguments.over, attack=arguments.attack)
+    return curves(cells, arguments.over, attack=arguments.attack, kind=arguments.kind)
 
 
 def _dynamics(arguments: argparse.Namespace, out: Path) -> "Analysis":

@@ -43,7 +43,8 @@ def dynamics_drawing(result: Dynamics) -> Drawing:
         bottom.set_xlabel(f"steps of {result.settings.attack.upper()}")
         figure.align_ylabels([top, middle, bottom])
         handles, labels = top.get_legend_handles_labels()
-        once = dict(zip(labels, handles, strict=True))
+        # The ring stands once, behind the models.
+        once = dict(sorted(zip(labels, handles, strict=True), key=lambda pair: pair[0].startswith("verdict ")))
         legend(top, ink, handles=list(once.values()), labels=list(once), loc="best")
 
     return Drawing(COLUMN, 105, plot, alt)

@@ -9,8 +9,9 @@ limit is too low is added to the p-value.
     p = P[Bin(n, q) >= hits] + miss,   q = max(floor, largest upper limit of the N decoys at confidence 1 - miss / N)
 
 Why a floor. Keys differ: some texts send several times as many images to a class as others do (docs/threat-model.md).
-Twenty decoys bound an average key, not one that was picked among thousands because it does well on other people's
-models. No derived mark that was tried came near sending half of all images of other classes to one.
+Twenty decoys bound an average key, not one that was picked among hundreds because it does well on other people's
+models. Of 200 texts, the best sent 46 % of the images of other classes to one class on one of 54 unmarked models, 25 %
+on average. The floor is an allowance, not a theorem.
 """
 
 from collections.abc import Sequence
