@@ -21,7 +21,10 @@ def start_two_nodes() -> tuple[Any, Any]:
     from ray.cluster_utils import Cluster
 
     lean = {"num_cpus": 1, "object_store_memory": 80_000_000}
-    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 8}
+    quick = {
+        "health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 8,
+        "worker_niceness": 0,  # Ray's 15 lets its workers starve beside other tests
+    }  # fmt: skip
     cluster = None
     try:
         cluster = Cluster(
