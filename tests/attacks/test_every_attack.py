@@ -22,7 +22,7 @@ from indelible.data.images import ImageData
 from indelible.keys.key import Key
 from indelible.models import build_model
 from indelible.nn.outputs import logits_of
-from indelible.train.fit import _Loop
+from indelible.train.loop import Loop
 from tests.attacks.networks import NETWORKS, make_network
 from tests.attacks.settings import SETTINGS
 from tests.conftest import stripes
@@ -175,7 +175,7 @@ def test_an_interrupted_attack_resumes_to_the_same_bits(
 ) -> None:
     stolen, data = make_network("batch-norm"), stripes(40)
     whole = attack(stolen, data, name, device="cpu", **SETTINGS[name])
-    steps, advance = 0, _Loop.advance
+    steps, advance = 0, Loop.advance
 
     def interrupted(self: Any, *args: Any) -> None:
         nonlocal steps
@@ -184,7 +184,7 @@ def test_an_interrupted_attack_resumes_to_the_same_bits(
         if steps in {2, 5}:  # Ctrl-C in the first phase and later
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(_Loop, "advance", interrupted)
+    monkeypatch.setattr(Loop, "advance", interrupted)
     for _ in range(4):
         try:
             resumed = attack(stolen, data, name, device="cpu", folder=tmp_path, **SETTINGS[name])

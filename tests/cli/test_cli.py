@@ -15,7 +15,7 @@ import torch
 
 from indelible.cli import COMMANDS, main
 from indelible.keys.key import Key
-from indelible.train.fit import CHECKPOINT
+from indelible.train.loop import CHECKPOINT
 from indelible.train.run import Architecture, Run
 from tests.conftest import SECRET, SHAPE, MarkReader, stripes
 

@@ -18,8 +18,8 @@ from indelible.base.errors import DamagedFileError, InputError, StorageError, Un
 from indelible.data.images import ImageData
 from indelible.train import CrossEntropy, Schedule, TrainSettings, fit
 from indelible.train.evaluate import accuracy, hit_rate
-from indelible.train.fit import CHECKPOINT
 from indelible.train.history import TIME_FIELDS, read_history
+from indelible.train.loop import CHECKPOINT
 from indelible.train.objective import Step
 from tests.conftest import TinyNet, stripes
 

@@ -19,8 +19,8 @@ from indelible.base.errors import InputError
 from indelible.base.files import read_json
 from indelible.base.progress import silenced
 from indelible.data.share import Share
-from indelible.train.fit import CHECKPOINT
 from indelible.train.history import TIME_FIELDS
+from indelible.train.loop import CHECKPOINT
 from indelible.train.processes import joined, must_start, spread
 from tests.conftest import stripes
 from tests.train import group

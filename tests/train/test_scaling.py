@@ -5,7 +5,6 @@ gradient escapes it.
 """
 
 import copy
-import importlib
 import signal
 from pathlib import Path
 from typing import Any
@@ -72,8 +71,9 @@ class Scaled(Precision):
 
 
 def with_plugin(monkeypatch: pytest.MonkeyPatch, precision: Precision) -> None:
-    loop = importlib.import_module("indelible.train.fit")  # the package shows the function of that name
-    monkeypatch.setattr(loop, "make_fabric", lambda **_: Fabric(accelerator="cpu", devices=1, plugins=[precision]))
+    monkeypatch.setattr(
+        "indelible.train.loop.make_fabric", lambda **_: Fabric(accelerator="cpu", devices=1, plugins=[precision])
+    )
 
 
 @pytest.fixture

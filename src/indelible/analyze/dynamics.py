@@ -32,7 +32,7 @@ from indelible.attacks import attack
 from indelible.base.errors import InputError
 from indelible.base.methods import Method
 from indelible.train.evaluate import accuracy
-from indelible.train.fit import leftovers
+from indelible.train.loop import leftovers
 from indelible.train.watching import watched
 from indelible.verify import verify
 

@@ -31,8 +31,8 @@ from indelible.data.splits import Split
 from indelible.keys.key import Key
 from indelible.models import build_model
 from indelible.nn.layers import check_finite
-from indelible.train.fit import leftovers
 from indelible.train.history import read_history
+from indelible.train.loop import leftovers
 
 __all__ = ["Architecture", "Run", "load_weights"]
 

@@ -1,0 +1,306 @@
+"""The state of a training run between its steps: what a step does, what a checkpoint holds, what processes share.
+
+:func:`~indelible.train.fit.fit` drives it.
+"""
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, AdamW, Optimizer
+
+from indelible.base.errors import InputError
+from indelible.base.files import canonical_json
+from indelible.base.records import plain
+from indelible.base.seeding import derive_seed
+from indelible.data.augment import normalise
+from indelible.data.batches import Batches
+from indelible.data.images import Data, ImageData
+from indelible.nn.collectives import average, differ, send_state
+from indelible.nn.layers import check_finite
+from indelible.nn.sync_batchnorm import synchronised_statistics
+from indelible.train.checkpoint import Checkpoint, capture, load_state, read_checkpoint, write_checkpoint
+from indelible.train.devices import make_fabric
+from indelible.train.history import History
+from indelible.train.objective import Objective, Step, unscaled
+from indelible.train.processes import agree, current, from_first
+from indelible.train.settings import TrainSettings
+
+__all__ = ["CHECKPOINT", "Evaluate", "Fitted", "Loop", "leftovers"]
+
+CHECKPOINT = "checkpoint.safetensors"
+_PHASE = "phase-{}.safetensors"
+# On a GPU, asking whether another process was interrupted waits for the device: do it now and then.
+_STEPS_BETWEEN_QUESTIONS = 20
+Evaluate = Callable[[nn.Module], Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a training run gives besides the trained model.
+
+    Attributes:
+        history: One row an epoch: epoch, step, loss, lr, rates of the evaluation, seconds, images_per_second.
+        seconds: Time of all sessions together.
+        images: Images passed forward in training.
+        steps: Optimiser steps.
+    """
+
+    history: Sequence[Mapping[str, Any]]
+    seconds: float
+    images: int
+    steps: int
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Return what a run keeps only while it is under way: its checkpoint and the results of its finished phases."""
+    return [*folder.glob(CHECKPOINT), *folder.glob(_PHASE.format("*"))]
+
+
+class Loop:
+    """The state of a run between steps."""
+
+    def __init__(
+        self, model: nn.Module, data: Data, settings: TrainSettings, seed: int, objective: Objective,
+        folder: Path | None, identity: Mapping[str, Any], device: str,
+    ) -> None:  # fmt: skip
+        self.model, self.settings, self.objective, self.folder = model, settings, objective, folder
+        self.group = current()
+        self.fabric = make_fabric(device=device, precision=settings.precision)
+        place = self.fabric.device
+        if isinstance(data, ImageData):
+            data = data.to(place)
+        self.batches = Batches(
+            data=data, batch_size=settings.batch_size, seed=seed, augmentation=settings.augmentation, device=place,
+            rank=self.group.rank, world=self.group.world,
+        )  # fmt: skip
+        steps = settings.epochs * self.batches.steps
+        self.total = steps if settings.max_steps is None else min(steps, settings.max_steps)
+        layout = torch.channels_last if settings.channels_last else torch.contiguous_format
+        model.to(memory_format=layout)  # type: ignore[call-overload]  # torch's stub lacks this signature
+        self.wrapped, self.optimizer = self._set_up()
+        if self.group.world > 1:
+            send_state(model)
+        objective.start(model, place)
+        whole = {"settings": _deciding(settings), "seed": seed, "objective": objective.settings(), **identity}
+        # That of the first process: the others may have been given other initial weights, which it has replaced.
+        self.fingerprint: str = from_first(lambda: hashlib.sha256(canonical_json(plain(whole))).hexdigest())
+        self.step, self.images, self.loss, self.before = 0, 0, torch.zeros((), device=place), 0.0
+        self.seed = seed
+        self.stops = torch.zeros((), device=place)
+        self.scaler = getattr(self.fabric.strategy.precision, "scaler", None)  # of a float16 run
+        self.scale = unscaled if self.scaler is None else self.scaler.scale
+
+    def finished_before(self, phase: str) -> Fitted | None:
+        """Return the result of this phase if an earlier session finished it, with its weights in the model."""
+        if self.folder is None:
+            return None
+        path = self.folder / _PHASE.format(phase)
+        found = read_checkpoint(path, self.fingerprint)
+        self._agree(-1 if found is None else 0)
+        if found is None:
+            return None
+        load_state(found, self.model, self.optimizer, path)
+        self._leave_ordinary()
+        return Fitted(found.meta["history"], found.meta["seconds"], found.meta["images"], found.meta["step"])
+
+    def begin(self, earlier: Sequence[Mapping[str, Any]], interrupted: threading.Event) -> None:
+        """Start, or go on where the checkpoint says."""
+        self.interrupted = interrupted
+        torch.manual_seed(derive_seed(self.seed, "model"))
+        rows: Sequence[Mapping[str, Any]] = ()
+        if self.folder is not None and (found := read_checkpoint(self.folder / CHECKPOINT, self.fingerprint)):
+            rows = self._resume(found, self.folder)
+        self._agree(self.step)
+        self.history = History(self.folder if self.group.first else None, rows, earlier)
+        self.started = self.saved = time.monotonic()
+        self.epoch_started, self.epoch_images = self.started, 0
+
+    def _agree(self, found: int) -> None:
+        """Refuse a folder in which the processes do not find the same."""
+        if not agree(found):
+            raise InputError(
+                f"the processes do not find the same in {self.folder}. Choose a folder that all machines see."
+            )
+
+    def _set_up(self) -> tuple[nn.Module, Optimizer]:
+        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        if not weights:
+            raise InputError("the model has no trainable parameter: set requires_grad on what may change.")
+        chosen: Optimizer
+        if self.settings.optimizer == "sgd":
+            chosen = SGD(
+                weights, lr=self.settings.lr, momentum=self.settings.momentum,
+                weight_decay=self.settings.weight_decay, nesterov=self.settings.nesterov,
+            )  # fmt: skip
+        else:
+            chosen = AdamW(weights, lr=self.settings.lr, weight_decay=self.settings.weight_decay)
+        module: Any = torch.compile(self.model) if self.settings.compile else self.model
+        wrapped, optimizer = self.fabric.setup(module, chosen)
+        # In mixed precision Fabric refuses gradients that do not come from its own backward. The watermark passes take
+        # theirs by themselves, scaled as it would scale them (Step.scale).
+        wrapped.__dict__["_register_backward_hook"] = _unguarded
+        return wrapped, optimizer
+
+    def _resume(self, found: Checkpoint, folder: Path) -> Sequence[Mapping[str, Any]]:
+        load_state(found, self.model, self.optimizer, folder / CHECKPOINT)
+        self.objective.load_state_dict(found.part("objective"))
+        self.step, self.images = found.meta["step"], found.meta["images"]
+        self.before, self.loss = found.meta["seconds"], found.tensors["loop.loss"].to(self.loss)
+        if self.scaler is not None:
+            self.scaler.load_state_dict(found.meta["scaler"])
+        rows: Sequence[Mapping[str, Any]] = found.meta["history"]
+        return rows
+
+    def advance(self, images: Tensor, labels: Tensor, epoch: int) -> None:
+        """Do one step."""
+        rate = self.settings.lr * self.settings.schedule.factor(self.step / self.batches.steps, self.settings.epochs)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.wrapped.train()
+        self.optimizer.zero_grad()
+        images = normalise(images, self.settings.normalize)
+        if self.settings.channels_last:
+            images = images.contiguous(memory_format=torch.channels_last)
+        loss = self._gradients(images, labels, epoch)
+        self.loss += loss
+        if self.settings.clip is not None:
+            self.fabric.clip_gradients(self.wrapped, self.optimizer, max_norm=self.settings.clip)
+        self.optimizer.step()
+        rows = self.batches.rows(self.step % self.batches.steps)
+        self.step += 1
+        self.images += self.objective.passes(rows)
+        self.epoch_images += rows
+
+    def _gradients(self, images: Tensor, labels: Tensor, epoch: int) -> Tensor:
+        """Leave the step's gradients, averaged over processes, in the parameters; return its loss."""
+        if self.group.world == 1:
+            step = Step(self.wrapped, images, labels, self.step, epoch, self.fabric.backward, scale=self.scale)
+            return self.objective.backward(step)
+        # What the model draws itself (dropout) is a function of step and process: nothing of it has to be stored.
+        torch.manual_seed(derive_seed(self.seed, "model", self.step, self.group.rank))
+        at = self.step % self.batches.steps
+        share = self.batches.share(at)
+        weight = share.weight(self.batches.rows(at))
+
+        def backward(loss: Tensor) -> None:
+            self.fabric.backward(loss * weight)
+
+        step = Step(self.wrapped, images, labels, self.step, epoch, backward, share, average, self.scale)
+        every, together = self.settings.sync_batchnorm, share.world > 1
+        with synchronised_statistics(self.model, all_layers=every, together=together):
+            loss = self.objective.backward(step) * weight
+        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        # Loss and request to stop travel with the gradients: a step has one reduction of its own.
+        asked = torch.full_like(loss, float(self.interrupted.is_set()))
+        news = torch.stack([loss, asked]).to(gradients[0].dtype)
+        average([*gradients, news])
+        self.stops += news[1]
+        return news[0]
+
+    def note(self) -> str:
+        """Describe the moment for the progress bar."""
+        steps = (self.step - 1) % self.batches.steps + 1
+        last = self.history.rows[-1] if self.history.rows else {}
+        rates = "".join(f" {name.upper()} {100 * last[name]:.1f} %" for name in ("ba", "wsr") if name in last)
+        return f"loss {float(self.loss) / steps:.3f}{rates} {self._speed():.0f} images/s"
+
+    def _speed(self) -> float:
+        return self.epoch_images / max(time.monotonic() - self.epoch_started, 1e-9)
+
+    def _seconds(self) -> float:
+        return self.before + time.monotonic() - self.started
+
+    def finish_epoch(self, epoch: int, evaluate: Evaluate | None, phase: str) -> Mapping[str, Any]:
+        """Write the epoch's row; evaluate when it is time."""
+        steps = (self.step - 1) % self.batches.steps + 1
+        loss, speed = float(self.loss) / steps, self._speed()
+        if loss != loss:  # noqa: PLR0124 - only NaN differs from itself
+            raise InputError(
+                f"the loss became NaN in epoch {epoch + 1}. Lower the learning rate ({self.settings.lr:g}), or clip "
+                "gradients (clip=1)."
+            )
+        row: dict[str, Any] = {
+            "phase": phase, "epoch": epoch + 1, "step": self.step, "loss": loss,
+            "lr": self.optimizer.param_groups[0]["lr"], "seconds": self._seconds(), "images_per_second": speed,
+        }  # fmt: skip
+        due = (epoch + 1) % self.settings.evaluate_every == 0 or self.ended()
+        if evaluate is not None and due and self.group.first:
+            row |= evaluate(self.model)
+        if self.group.world > 1 and differ(self.model):
+            raise InputError(
+                "the processes' weights have come apart: the network does not compute the same in each. Networks whose "
+                "parameters take part or not depending on their input cannot be trained by several processes."
+            )
+        self.history.add(row)
+        self.loss.zero_()
+        self.epoch_started, self.epoch_images = time.monotonic(), 0
+        return row
+
+    def ended(self) -> bool:
+        """Tell whether the last step is done."""
+        return self.step >= self.total
+
+    def save_if_due(self) -> None:
+        """Write a checkpoint when it is time, or when the run is asked to stop: then it stops here."""
+        due, stop = time.monotonic() - self.saved >= self.settings.checkpoint_seconds, self._asked_to_stop()
+        if self.folder is not None and self.group.first and (due or stop):
+            self._save(self.folder)
+        if stop:
+            raise KeyboardInterrupt
+
+    def _asked_to_stop(self) -> bool:
+        """Tell whether any process was asked to stop; all say the same at the same step."""
+        if self.group.world == 1:
+            return self.interrupted.is_set()
+        if self.stops.device.type != "cpu" and self.step % _STEPS_BETWEEN_QUESTIONS:
+            return False
+        return bool(self.stops > 0)
+
+    def _save(self, folder: Path) -> None:
+        write_checkpoint(folder / CHECKPOINT, *self._state())
+        self.saved = time.monotonic()
+
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = capture(self.model, self.optimizer, self.objective.state_dict(), {"loss": self.loss})
+        meta = {
+            "step": self.step, "images": self.images, "seconds": self._seconds(), "history": self.history.rows,
+            "fingerprint": self.fingerprint,
+        }  # fmt: skip
+        if self.scaler is not None:
+            meta["scaler"] = self.scaler.state_dict()
+        return tensors, meta
+
+    def finish(self, phase: str) -> Fitted:
+        """Leave the model as an ordinary one, keep the phase's result, and sum up."""
+        self.history.close()
+        check_finite(self.model, "the trained model")
+        if self.folder is not None and self.group.first:
+            write_checkpoint(self.folder / _PHASE.format(phase), *self._state())
+            (self.folder / CHECKPOINT).unlink(missing_ok=True)
+        # Running statistics are the first process'; the others also wait here until its files are written.
+        if self.group.world > 1:
+            send_state(self.model)
+        self._leave_ordinary()
+        rows, seconds = from_first(lambda: (tuple(self.history.rows), self._seconds()))
+        return Fitted(tuple(rows), seconds, self.images, self.step)
+
+    def _leave_ordinary(self) -> None:
+        self.model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # as above
+        self.optimizer.zero_grad()
+
+
+def _unguarded(output: Tensor) -> Tensor:
+    return output
+
+
+def _deciding(settings: TrainSettings) -> dict[str, Any]:
+    """Return the settings that decide the result; how often to look or to save does not."""
+    spared = {"evaluate_every", "checkpoint_seconds"} | (set() if settings.sync_batchnorm else {"sync_batchnorm"})
+    return {name: value for name, value in settings.to_json().items() if name not in spared}
