@@ -19,7 +19,7 @@ torch.set_num_threads(1)
 big = torch.ones(40_000_000 // 4)  # 40 MB: above what glibc's own moving threshold may ever reach
 del big
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(5):
+for _ in range(40):
     torch.ones(40_000_000 // 4)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
@@ -35,10 +35,10 @@ def _run(mode: str, **variables: str) -> int:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these thresholds")
 def test_blocks_are_not_mapped_afresh() -> None:
-    """Five blocks of 40 MB in pages of 4 KB are some 50,000 faults; large pages make them fewer, never none."""
+    """Forty blocks of 40 MB in pages of 4 KB are some 400,000 faults; large pages make them fewer, never none."""
     plain, kept = _run("plain"), _run("keep")
     assert plain > 50
-    assert kept <= plain / 4  # one block more may be mapped before the first one is found again
+    assert kept < plain / 4  # a few blocks may be mapped before a free one fits
 
 
 def test_a_users_own_settings_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
