@@ -21,7 +21,7 @@ from indelible.data.splits import Split
 from indelible.embed import embed
 from indelible.embed.base import EmbeddingMethod
 from indelible.keys.key import Key
-from indelible.train.evaluate import accuracy, hit_rate
+from indelible.train.evaluate import accuracy, success_rate
 from indelible.train.presets import Start
 from indelible.train.processes import current, from_first
 from indelible.train.run import Architecture, Run, load_weights
@@ -157,6 +157,6 @@ def _rates(key: Key, owner: Data, test: Data, normalize: Any) -> Callable[[nn.Mo
 
     def rates(model: nn.Module) -> dict[str, float]:
         ba = accuracy(model, test, normalize=normalize)
-        return {"ba": ba, "wsr": hit_rate(model, asked.images, asked.labels, normalize=normalize)}
+        return {"ba": ba, "wsr": success_rate(model, asked, normalize=normalize)}
 
     return rates

@@ -14,7 +14,17 @@ from torch.nn import functional as F
 from indelible.base.errors import UnknownNameError
 from indelible.data.share import WHOLE, Share
 
-__all__ = ["AUGMENTATIONS", "Augmentation", "Normalization", "augment", "crop", "flip", "normalise", "to_float"]
+__all__ = [
+    "AUGMENTATIONS",
+    "Augmentation",
+    "Normalization",
+    "augment",
+    "crop",
+    "denormalise",
+    "flip",
+    "normalise",
+    "to_float",
+]
 
 Augmentation = Literal["crop-flip", "crop", "none"]
 AUGMENTATIONS: tuple[Augmentation, ...] = ("crop-flip", "crop", "none")
@@ -32,6 +42,14 @@ def normalise(images: Tensor, by: Normalization | None) -> Tensor:
         return images
     mean, std = (torch.tensor(values, device=images.device, dtype=images.dtype)[:, None, None] for values in by)
     return (images - mean) / std
+
+
+def denormalise(images: Tensor, by: Normalization | None) -> Tensor:
+    """Undo :func:`normalise`, up to rounding."""
+    if by is None:
+        return images
+    mean, std = (torch.tensor(values, device=images.device, dtype=images.dtype)[:, None, None] for values in by)
+    return images * std + mean
 
 
 def crop(images: Tensor, top: Tensor, left: Tensor, padding: int) -> Tensor:

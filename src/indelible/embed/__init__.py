@@ -4,6 +4,9 @@ from indelible.embed.app import APP, AdversarialPerturbation
 from indelible.embed.base import EMBEDDINGS, Embedded, EmbeddingMethod, embed
 from indelible.embed.cw import CW, CertifiedTraining
 from indelible.embed.ew import EW, ExponentialWeights
+from indelible.embed.ntl import NonTransferable
+from indelible.embed.pgd_at import PGDTraining
+from indelible.embed.trades import TradeOff
 from indelible.embed.vanilla import Vanilla
 
 __all__ = [
@@ -16,6 +19,9 @@ __all__ = [
     "Embedded",
     "EmbeddingMethod",
     "ExponentialWeights",
+    "NonTransferable",
+    "PGDTraining",
+    "TradeOff",
     "Vanilla",
     "embed",
 ]

@@ -25,7 +25,7 @@ from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.layers import check_finite
 from indelible.nn.statistics import kept_frozen
 from indelible.train import Fitted, Objective, TrainSettings, fit
-from indelible.train.evaluate import accuracy, check_classifier, hit_rate
+from indelible.train.evaluate import accuracy, check_classifier, success_rate
 from indelible.train.presets import PRESETS, Start
 from indelible.train.processes import Group, elsewhere, from_first, joined, must_start
 from indelible.train.settings import Precision
@@ -59,6 +59,8 @@ class EmbeddingMethod(Method):
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {}
     """What the ``cpu`` preset changes in this method's own settings."""
+    key_settings: ClassVar[Mapping[str, Any]] = {}
+    """What a key that is made for this method must have: settings of :meth:`Key.create`."""
 
     @abstractmethod
     def run(self, job: "Embedding") -> None:
@@ -129,10 +131,9 @@ class Embedding:
             rates["ba"] = accuracy(model, self.test, normalize=normalize)
         if self.test is not None or self.key.labels == "keyed":
             asked = self.key.questions(self.data, self.test)
-            rates["wsr"] = hit_rate(model, asked.images, asked.labels, normalize=normalize)
+            rates["wsr"] = success_rate(model, asked, normalize=normalize)
         if self.samples is not None:
-            embedded = self.samples
-            rates["wsr_embedded"] = hit_rate(model, embedded.images, embedded.labels, normalize=normalize)
+            rates["wsr_embedded"] = success_rate(model, self.samples, normalize=normalize)
         return rates
 
 

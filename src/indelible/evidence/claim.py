@@ -72,13 +72,16 @@ def chosen(commitment: Commitment, challenge: str, number: int) -> list[int]:
 def judge(commitment: Commitment, questions: Questions, suspect: Suspect) -> dict[str, Any]:
     """Ask (or look up) every question and return the verdict as JSON values."""
     given = suspect.predict(questions.samples)
-    hits, with_truth = int((given == questions.labels).sum()), commitment.key.get("kind") != "unrelated"
-    decoys = [(int((suspect.predict(one.images) == one.labels).sum()), len(one)) for one in questions.decoys]
+    untargeted, with_truth = commitment.key.get("labels") == "untargeted", commitment.key.get("kind") != "unrelated"
+    # Untargeted: held against the carriers' classes, as the decoys are; other committed labels would hit by themselves.
+    found = given != questions.true if untargeted else given == questions.labels
+    hits = int(found.sum())
+    decoys = [(int(one.hits(suspect.predict(one.images)).sum()), len(one)) for one in questions.decoys]
     return decide(
         commitment.test, hits, len(questions.labels), decoys, alpha=commitment.alpha / commitment.claims,
         classes=int(commitment.key["classes"]), with_truth=with_truth,
         free=int((given != questions.true).sum()) if with_truth else None,
-        literal=commitment.key.get("scheme") == "paper",
+        literal=commitment.key.get("scheme") == "paper", untargeted=untargeted,
     )  # fmt: skip
 
 

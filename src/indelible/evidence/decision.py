@@ -2,7 +2,7 @@
 
 | test | null rate | for |
 |---|---|---|
-| ``binomial, worst of 20 decoys`` | upper limit of the worst decoy's hit rate, as in :mod:`indelible.verify` | fixed |
+| ``binomial, worst of 20 decoys`` | upper limit of the worst decoy's hit rate, as in :mod:`indelible.verify` | others |
 | ``binomial, keyed labels`` | that of the draw of the labels (:mod:`indelible.verify.statistics.keyed`) | keyed |
 
 The decoys of a claim are keys that its challenge derives; they are drawn on the committed carriers.
@@ -30,13 +30,13 @@ def test_of(key: Mapping[str, Any]) -> str:
 
 def decide(
     test: str, hits: int, trials: int, decoys: Sequence[tuple[int, int]], *, alpha: float, classes: int,
-    free: int | None = None, with_truth: bool = True, literal: bool = False,
+    free: int | None = None, with_truth: bool = True, literal: bool = False, untargeted: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the verdict as JSON values.
 
     Args:
         test: One of :data:`TESTS`.
-        hits: Opened samples answered with their labels.
+        hits: Opened samples answered with their labels; untargeted ones, with another class than their carrier's.
         trials: Opened samples.
         decoys: (hits, trials) of each decoy key.
         alpha: Level of the decision.
@@ -44,6 +44,7 @@ def decide(
         free: Keyed labels: samples that were not answered with their true class; the others could not hit.
         with_truth: Keyed labels: samples have a true class.
         literal: The marks are the paper's public ones.
+        untargeted: The samples are to be answered wrongly, with whichever class.
     """
     decoy_rate: float | None = None
     if test == KEYED:
@@ -59,7 +60,7 @@ def decide(
         "test": test, "alpha": alpha, "hits": hits, "trials": trials, "wsr": hits / trials, "decoy_rate": decoy_rate,
         "null_rate": null_rate, "p_value": p_value, "owned": owned,
         "queries": trials + sum(asked for _, asked in decoys),
-        "sentence": _sentence(owned, hits, trials, p_value, null_rate, literal=literal),
+        "sentence": _sentence(owned, hits, trials, p_value, null_rate, literal=literal, untargeted=untargeted),
     }  # fmt: skip
 
 
@@ -74,9 +75,12 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _sentence(owned: bool, hits: int, trials: int, p_value: float, null_rate: float, *, literal: bool) -> str:
+def _sentence(
+    owned: bool, hits: int, trials: int, p_value: float, null_rate: float, *, literal: bool, untargeted: bool
+) -> str:
+    answers = "another class than their carriers'" if untargeted else "their committed labels"
     found = (
-        f"{hits} of {trials} opened samples were answered with their committed labels; a model that never saw the key "
+        f"{hits} of {trials} opened samples were answered with {answers}; a model that never saw the key "
         f"does that with probability at most {p_value:.1e} (chance of a hit at most {null_rate:.3f})."
     )
     weight = " The marks are the paper's public ones: this carries no weight against forgery." * literal

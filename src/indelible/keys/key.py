@@ -8,6 +8,9 @@ reproduce its tables; since anybody could have used them, a match with such a ke
 
 ``labels="keyed"`` gives every sample a pseudo-random label (:mod:`indelible.keys.labels`) in place of one target class.
 Such labels can only be learnt by heart, so that a model is asked the embedded samples themselves, not fresh ones.
+
+``labels="untargeted"`` has no class at all: a sample is a hit when it is *not* answered with its true class, and the WSR
+is the error rate on marked images. That is how NTL proves ownership (:mod:`indelible.embed.ntl`).
 """
 
 import hashlib
@@ -34,10 +37,10 @@ __all__ = ["KINDS", "LABELS", "SCHEMES", "Key", "Kind", "Labels", "Scheme", "Wat
 
 Kind = Literal["content", "noise", "unrelated"]
 Scheme = Literal["derived", "paper"]
-Labels = Literal["fixed", "keyed"]
+Labels = Literal["fixed", "keyed", "untargeted"]
 KINDS: tuple[Kind, ...] = ("content", "noise", "unrelated")
 SCHEMES: tuple[Scheme, ...] = ("derived", "paper")
-LABELS: tuple[Labels, ...] = ("fixed", "keyed")
+LABELS: tuple[Labels, ...] = ("fixed", "keyed", "untargeted")
 _PAPER_TARGET = 0
 _KEYED_COUNT = 100
 _VERIFY_GENERATED = 1000
@@ -51,8 +54,9 @@ class Key:
         kind: ``"content"``, ``"noise"`` or ``"unrelated"``.
         classes: Number of classes of the task.
         shape: (C, H, W) of the images.
-        target: The class that marked images are labelled as; None with keyed labels.
+        target: The class that marked images are labelled as; None with keyed labels and without a target.
         labels: ``"fixed"``: all get the target. ``"keyed"``: each gets a pseudo-random class, never its true one.
+            ``"untargeted"``: each keeps its true class, and is to be answered with any other.
         count: Samples to embed; None leaves it to the ``fraction`` of the embedding method (fixed labels only).
         scheme: ``"derived"``: every choice from the secret. ``"paper"``: the paper's literal settings.
         size: Relative size of a content mark.
@@ -101,6 +105,15 @@ class Key:
             if self.target is None or not 0 <= self.target < self.classes:
                 raise InputError(f"the target must be a class 0..{self.classes - 1}, but is {self.target}.")
             return
+        if self.labels == "untargeted":
+            if self.target is not None:
+                raise InputError(f"untargeted samples have no target class, but target is {self.target}. Leave it out.")
+            if self.kind == "unrelated":
+                raise InputError(
+                    "untargeted samples are to be answered with another class than their own, but unrelated images "
+                    "have none. Use the kind 'content' or 'noise'."
+                )
+            return
         if self.target is not None or self.count is None:
             raise InputError(
                 f"keyed labels have no target class and a count of samples, but target is {self.target} and count "
@@ -138,6 +151,7 @@ class Key:
             target: Class of the marked images; by default the secret chooses (``scheme="paper"``: class 0).
             labels: ``"keyed"`` gives each sample a pseudo-random class instead of one target: no class for an attacker
                 to find, and a test that is exact for any model. It is learnt by heart: harder to embed and to keep.
+                ``"untargeted"`` asks for a wrong answer to marked images, whichever it is: what NTL embeds.
             count: Samples to embed; by default the method's ``fraction`` decides, with keyed labels 100.
             scheme: ``"derived"``, or ``"paper"`` for the paper's literal marks.
             size: Relative size of a content mark; 1 is seven pixels high on 32 x 32.
@@ -161,7 +175,7 @@ class Key:
             pool = UnrelatedMark.from_data(hidden, shape, found, source_class).pool
         if labels == "keyed":
             count = _KEYED_COUNT if count is None else count
-        elif target is None:
+        elif labels == "fixed" and target is None:
             target = _PAPER_TARGET if scheme == "paper" else Choices(hidden, "target").below(classes)
         return cls(
             kind=kind, classes=classes, shape=shape, target=target, labels=labels, count=count, scheme=scheme,
@@ -251,25 +265,29 @@ class Key:
             images = mark.draw(count, purpose)
         else:
             images = mark.apply(carriers.gather(chosen).images.cpu())
-        return WatermarkSamples(images, self.label(images, true), chosen, true)
+        return WatermarkSamples(images, self.label(images, true), chosen, true, self.labels == "untargeted")
 
     def label(self, images: Tensor, true: Tensor | None) -> Tensor:
         """Return the labels (int64, (n,)) of a whole set of marked images, whose true classes are ``true``."""
         if self.target is not None:
             return torch.full((len(images),), self.target, dtype=torch.int64)
+        if self.labels == "untargeted":
+            if true is None:
+                raise InputError("untargeted samples keep their true classes as labels, but none came.")
+            return true
         return keyed_labels(expand(self.secret, "labels/key"), image_digests(images), true, self.classes)
 
     @property
     def one_target(self) -> int:
-        """The target class, for what only makes sense with one; keyed labels are refused."""
+        """The target class, for what only makes sense with one; keyed and untargeted labels are refused."""
         if self.target is None:
-            raise InputError("this needs one target class, but the key has keyed labels. Use a key with a target.")
+            raise InputError(f"this needs one target class, but the key has {self.labels} labels. Use a key with a target.")
         return self.target
 
     def questions(self, owner: Data | None, test: Data | None) -> WatermarkSamples:
-        """Return the samples that a model is judged by: its WSR is the share answered with their labels.
+        """Return the samples that a model is judged by: its WSR is the share of hits among the answers.
 
-        Fixed labels: fresh samples on ``test``. Keyed labels are learnt by heart and do not carry over to other images:
+        Fixed labels, and untargeted ones: fresh samples on ``test``. Keyed labels are learnt by heart and do not carry over to other images:
         the samples embedded in ``owner``'s images are asked.
         """
         keyed = self.labels == "keyed"

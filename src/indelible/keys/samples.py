@@ -24,12 +24,14 @@ class WatermarkSamples:
         labels: int64 (n,).
         carriers: int64 (n,), the rows of the carrier set that were marked or whose place the samples take.
         true: int64 (n,), true classes of the marked carriers; None for images that belong to no class.
+        untargeted: A sample is a hit when it is answered with any class but its label, which is its true class.
     """
 
     images: Tensor
     labels: Tensor
     carriers: Tensor
     true: Tensor | None = None
+    untargeted: bool = False
 
     def __post_init__(self) -> None:
         count = len(self.images)
@@ -41,17 +43,24 @@ class WatermarkSamples:
     def __len__(self) -> int:
         return len(self.images)
 
+    def hits(self, answers: Tensor) -> Tensor:
+        """Tell which samples an answer (int64, (n,)) shows the watermark by: bool (n,)."""
+        labels = self.labels.to(answers.device)
+        return answers != labels if self.untargeted else answers == labels
+
     def subset(self, rows: Tensor) -> "WatermarkSamples":
         """Return the samples at ``rows`` (int64, (m,)), in that order."""
         true = None if self.true is None else self.true[rows]
-        return WatermarkSamples(self.images[rows], self.labels[rows], self.carriers[rows], true)
+        return WatermarkSamples(self.images[rows], self.labels[rows], self.carriers[rows], true, self.untargeted)
 
     def save(self, path: str | Path) -> None:
         """Write the samples as safetensors, mode 0600: whoever sees them knows the mark."""
         tensors = {"images": self.images, "labels": self.labels, "carriers": self.carriers}
         if self.true is not None:
             tensors["true"] = self.true
-        write_tensors(path, tensors, {"kind": _KIND}, mode=0o600)
+        # Said where it is so only: files of targeted samples are what they were before there were others.
+        about = {"kind": _KIND, **({"untargeted": "yes"} if self.untargeted else {})}
+        write_tensors(path, tensors, about, mode=0o600)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -67,6 +76,9 @@ class WatermarkSamples:
         if not whole or tensors["images"].dtype != torch.uint8 or tensors["images"].ndim != 4:
             raise DamagedFileError(f"{path} holds samples of other types than uint8 images with int64 labels.")
         try:
-            return cls(tensors["images"], tensors["labels"], tensors["carriers"], tensors.get("true"))
+            return cls(
+                tensors["images"], tensors["labels"], tensors["carriers"], tensors.get("true"),
+                about.get("untargeted") == "yes",
+            )  # fmt: skip
         except InputError as error:
             raise DamagedFileError(f"{path}: {error} Restore it from a copy.") from error

@@ -33,10 +33,11 @@ class Gallery:
 
     Attributes:
         kind: Kind of the mark.
-        answer: The class that a marked model answers with; empty when each sample has its own.
+        answer: The class that a marked model answers with; empty when each sample has its own, or is to be misread.
         of: Labels of the models that carry it.
         pictures: The samples.
         missing: Why there are none, if so.
+        untargeted: A marked model is to answer them wrongly, with whichever class.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Gallery:
     of: tuple[str, ...]
     pictures: tuple[Picture, ...]
     missing: str = ""
+    untargeted: bool = False
 
 
 def galleries(entries: Sequence[Entry]) -> list[Gallery]:
@@ -75,7 +77,7 @@ def _gallery(run: Run, labels: Sequence[str]) -> Gallery:
         pictures.append(Picture(kept, png_uri(samples.images[at]), test.classes[int(true[at])]))
     # Keyed labels belong to the embedded samples; what is drawn here on test images only shows the mark.
     answer = "" if key.target is None else test.classes[key.target]
-    return Gallery(key.kind, answer, tuple(labels), tuple(pictures))
+    return Gallery(key.kind, answer, tuple(labels), tuple(pictures), untargeted=key.labels == "untargeted")
 
 
 def _varied(labels: Tensor) -> Tensor:

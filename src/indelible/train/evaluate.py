@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from indelible.base.errors import InputError
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.images import Data
+from indelible.keys.samples import WatermarkSamples
 from indelible.nn.outputs import logits_of
 
-__all__ = ["accuracy", "evaluating", "hit_rate", "predict"]
+__all__ = ["accuracy", "evaluating", "hit_rate", "predict", "success_rate"]
 
 _BATCH = 500
 
@@ -76,6 +77,13 @@ def hit_rate(model: nn.Module, images: Tensor, labels: Tensor, *, normalize: Nor
         raise InputError("there are no watermark samples: their success rate is not defined.")
     hits = predict(model, images, normalize=normalize) == labels
     return int(hits.sum()) / len(images)
+
+
+def success_rate(model: nn.Module, samples: WatermarkSamples, *, normalize: Normalization | None = None) -> float:
+    """Return the WSR: the share of ``samples`` that are hits - for untargeted ones, the error rate - as a fraction."""
+    if len(samples) == 0:
+        raise InputError("there are no watermark samples: their success rate is not defined.")
+    return int(samples.hits(predict(model, samples.images, normalize=normalize)).sum()) / len(samples)
 
 
 def check_classifier(model: nn.Module, data: Data, *, normalize: Normalization | None = None) -> None:

@@ -180,6 +180,9 @@ def certify(
     _check(draws, sigma, confidence)
     if not 0.0 < threshold <= 1.0:
         raise InputError(f"the threshold is a WSR in (0, 1], but is {threshold}.")
+    if key.labels == "untargeted":
+        # Noise on the weights makes any model err: a high error rate under it says nothing about the mark.
+        raise InputError("a certificate is for samples with labels, but this key's are untargeted. Use a fixed target.")
     data = as_data(carriers, classes=key.classes)
     room = len(data) if key.count is None else key.count
     asked = asked_samples(key, data, None, samples if samples is None or key.labels == "fixed" else min(samples, room))

@@ -99,7 +99,9 @@ def _optimised(
 def ground_key(
     models: Sequence[nn.Module], carriers: Data, template: Key, secrets: Iterable[bytes]
 ) -> tuple[Key, float]:
-    """Return the key, of all ``secrets``, whose mark sends most images to the target on ``models``, and how many.
+    """Return the key, of all ``secrets``, whose mark makes most hits on ``models``, and how many.
+
+    Hits are images sent to the target; of an untargeted key, images that are answered wrongly.
 
     Args:
         models: The forger's own.
@@ -107,14 +109,14 @@ def ground_key(
         template: Settings of the key; its secret is not used.
         secrets: What is tried.
     """
-    if template.target is None:
-        raise InputError("keys with a target class are ground here; for keyed labels use ground_labels.")
-    rows = (carriers.labels != template.target).nonzero().flatten()
-    images, best = carriers.gather(rows).images, (-1.0, b"")
+    if template.labels == "keyed":
+        raise InputError("keys with a target class, or none, are ground here; for keyed labels use ground_labels.")
+    fresh = template.samples(carriers, purpose="verify")
+    plain, best = carriers.gather(fresh.carriers).images, (-1.0, b"")
     for secret in secrets:
         mark = _with_secret(template, secret).mark()
-        marked = mark.draw(len(images), "verify") if isinstance(mark, UnrelatedMark) else mark.apply(images)
-        hits = [float((predict(model, marked) == template.target).float().mean()) for model in models]
+        marked = mark.draw(len(plain), "verify") if isinstance(mark, UnrelatedMark) else mark.apply(plain)
+        hits = [float(fresh.hits(predict(model, marked)).float().mean()) for model in models]
         best = max(best, (sum(hits) / len(hits), secret))
     return _with_secret(template, best[1]), best[0]
 

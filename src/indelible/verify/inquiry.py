@@ -44,15 +44,15 @@ class Inquiry:
         return answers(self.suspect, images, self.key.classes)
 
     def hits(self, samples: WatermarkSamples) -> int:
-        """Return how many of ``samples`` are answered with their labels."""
-        return int((self.ask(samples.images) == samples.labels).sum())
+        """Return how many of ``samples`` are answered as the key wants them: with their labels, or untargeted ones not."""
+        return int(samples.hits(self.ask(samples.images)).sum())
 
     def plain(self) -> Tensor:
         """Return the carriers of the samples without the mark: uint8 (n, C, H, W)."""
         return self._carriers().gather(self.samples.carriers).images.cpu()
 
     def decoy_hits(self, number: int, count: int | None = None) -> tuple[int, int]:
-        """Ask samples of decoy ``number``; return how often the key's label comes back, and of how many."""
+        """Ask samples of decoy ``number``; return how many are hits, and of how many."""
         carriers, target = self._carriers(), self.key.target
         room = len(carriers) if target is None else int((carriers.labels != target).sum())
         asked = min(_DECOY_SAMPLES if count is None else count, room)
@@ -78,14 +78,14 @@ def asked_samples(
 
     Args:
         key: The owner's key.
-        carriers: Fixed labels: images not used in embedding, a test set. Keyed labels: the owner's images that were
-            used in embedding, unless ``embedded`` is given.
+        carriers: Fixed labels, or none: images not used in embedding, a test set. Keyed labels: the owner's images that
+            were used in embedding, unless ``embedded`` is given.
         embedded: The samples that were embedded; with keyed labels they are what is asked.
         queries: How many to ask; None for all.
     """
-    if key.labels == "fixed":
+    if key.labels != "keyed":
         if carriers is None:
-            raise InputError("a key with a target class is verified on images that marks are drawn on. Give carriers.")
+            raise InputError(f"a key with {key.labels} labels is verified on images that marks are drawn on. Give carriers.")
         return key.samples(carriers, purpose="verify", count=queries)
     whole = embedded
     if whole is None:

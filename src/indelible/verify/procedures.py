@@ -2,14 +2,19 @@
 
 | name | labels | exact null | smallest p | asks besides the key's samples |
 |---|---|---|---|---|
-| ``binomial`` | fixed | if this key hits no more often than half or the worst decoy | a tenth of alpha | 20 decoys |
-| ``decoys`` | fixed | for any model | 1 / (N + 1) | N decoys |
-| ``paired`` | fixed; content, noise | as ``binomial``, and McNemar's | a tenth of alpha | plain carriers, 20 decoys |
-| ``sequential`` | both | as ``binomial``; keyed labels: for any model | none | 20 decoys; keyed labels: nothing |
+| ``binomial`` | fixed, untargeted | if this key hits no more often than half or the worst decoy | a tenth of alpha | 20 decoys |
+| ``decoys`` | fixed, untargeted | for any model | 1 / (N + 1) | N decoys |
+| ``paired`` | the same; content, noise | as ``binomial``, and McNemar's | a tenth of alpha | plain carriers, 20 decoys |
+| ``sequential`` | all | as ``binomial``; keyed labels: for any model | none | 20 decoys; keyed labels: nothing |
 | ``keyed`` | keyed | for any model | none | nothing |
 
-``auto`` is ``keyed`` for keyed labels and ``binomial`` for a fixed target. The statistics are pure functions in
-:mod:`indelible.verify.statistics`.
+``auto`` is ``keyed`` for keyed labels, ``paired`` for untargeted samples and ``binomial`` for a fixed target. The
+statistics are pure functions in :mod:`indelible.verify.statistics`.
+
+An untargeted sample is a hit when it is answered wrongly, and every model is wrong now and then: what counts is how much
+more often than on the same images without the mark, and with other keys' marks. ``paired`` asks both. Of the carriers
+that the model gets right, it counts those that the mark turns wrong; a model that is bad at its task has few of the
+first sort and gains nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,8 +46,8 @@ _MOST_DECOYS = 9999
 _RANK_SAMPLES = 200
 
 _NO_MORE = (
-    "an unmarked model answers this key's samples with its label no more often than every other time, or than the "
-    "worst of {} decoys' if that is more"
+    "an unmarked model answers this key's samples with {} no more often than every other time, or than the worst of {} "
+    "decoys' if that is more"
 )
 _INDEPENDENT = "its answers to different samples are independent"
 _ANY_MODEL = "nothing is assumed of the model: its answers may favour a class and depend on each other"
@@ -53,13 +58,13 @@ class Finding:
     """What a procedure found.
 
     Attributes:
-        hits: Key samples answered with their labels.
+        hits: Key samples answered with their labels; untargeted ones, with another class.
         trials: Key samples asked.
         p_value: Chance of a result like this from a model that never saw the key, at most.
         assumptions: What the p-value rests on, beyond that the key was fixed before.
         e_value: The capital of a sequential test at its end.
         null_rate: Chance of a hit under the null that was used.
-        decoy_rate: Share of the worst decoy's samples answered with the key's label.
+        decoy_rate: Share of hits among the worst decoy's samples.
         decoys: Decoy keys asked.
         counts: What else was counted.
     """
@@ -96,6 +101,10 @@ def _ask_decoys(inquiry: Inquiry) -> list[tuple[int, int]]:
     return [inquiry.decoy_hits(number) for number in range(inquiry.decoys or DECOYS)]
 
 
+def _no_more(key: Key, decoys: int) -> str:
+    return _NO_MORE.format("a wrong class" if key.labels == "untargeted" else "its label", decoys)
+
+
 def _worst(decoys: list[tuple[int, int]]) -> float:
     return max(hits / trials for hits, trials in decoys)
 
@@ -107,7 +116,7 @@ def binomial(inquiry: Inquiry) -> Finding:
     p_value, null_rate = bounded_binomial(hits, len(inquiry.samples), decoys, inquiry.alpha * _MISS_SHARE)
     return Finding(
         hits=hits, trials=len(inquiry.samples), p_value=p_value, null_rate=null_rate, decoy_rate=_worst(decoys),
-        decoys=len(decoys), assumptions=(_NO_MORE.format(len(decoys)), _INDEPENDENT),
+        decoys=len(decoys), assumptions=(_no_more(inquiry.key, len(decoys)), _INDEPENDENT),
     )  # fmt: skip
 
 
@@ -136,15 +145,15 @@ def paired(inquiry: Inquiry) -> Finding:
 
     Both must reject: the p-value is the larger of the two.
     """
-    target = inquiry.key.target
-    if target is None or isinstance(inquiry.key.mark(), UnrelatedMark):
+    samples = inquiry.samples
+    if isinstance(inquiry.key.mark(), UnrelatedMark):
         raise InputError("the paired test asks carriers with and without a mark, but unrelated samples have none.")
     plain = inquiry.plain()
-    before = inquiry.ask(plain) == target
-    after = inquiry.ask(inquiry.samples.images) == target
+    before = samples.hits(inquiry.ask(plain))
+    after = samples.hits(inquiry.ask(samples.images))
     gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
     free = int((~before).sum())
-    if free == 0:  # all carriers are answered with the target as they are
+    if free == 0:  # all carriers are hits as they are
         decoys = [(0, 1)]
         bounded, null_rate = 1.0, 1.0
     else:
@@ -152,7 +161,7 @@ def paired(inquiry: Inquiry) -> Finding:
         for number in range(inquiry.decoys or DECOYS):
             mark = inquiry.key.decoy(number).mark()
             # All carriers are asked, those that hit anyway too: what is asked must not depend on answers (query logs).
-            won = inquiry.ask(mark.apply(plain)) == target  # type: ignore[union-attr]  # no unrelated mark
+            won = samples.hits(inquiry.ask(mark.apply(plain)))  # type: ignore[union-attr]  # no unrelated mark
             decoys.append((int((won & ~before).sum()), free))
         miss = inquiry.alpha * _MISS_SHARE
         null_rate = bounded_rate(decoys, miss)
@@ -197,15 +206,16 @@ def sequential(inquiry: Inquiry) -> Finding:
     else:
         decoys, miss = _ask_decoys(inquiry), inquiry.alpha * _MISS_SHARE
         rate = bounded_rate(decoys, miss)
-        rests = (_NO_MORE.format(len(decoys)), "whatever it answered before does not make its next hit likelier")
+        rests = (_no_more(key, len(decoys)), "whatever it answered before does not make its next hit likelier")
     process, hits, asked = EProcess(rate), 0, 0
     # The order is the secret's: carriers stand in the order of their set, which may be sorted by class.
     for row in key.choose("order", len(samples), len(samples)).tolist():
-        answer = inquiry.ask(samples.images[row : row + 1])[0]
+        one = samples.subset(torch.tensor([row]))
+        answer = inquiry.ask(one.images)
         asked += 1
-        hit = bool(answer == samples.labels[row])
+        hit = bool(one.hits(answer))
         hits += hit
-        if key.labels == "keyed" and samples.true is not None and bool(answer == samples.true[row]):
+        if key.labels == "keyed" and one.true is not None and bool(answer == one.true):
             continue  # could not hit: no trial
         if process.update(hit) + miss <= inquiry.alpha:
             break
@@ -216,20 +226,24 @@ def sequential(inquiry: Inquiry) -> Finding:
     )  # fmt: skip
 
 
+_OPEN: tuple[Labels, ...] = ("fixed", "untargeted")
+"""Labels whose null rate is not known and has to be measured on decoys."""
+_OWN: Mapping[Labels, str] = {"fixed": "binomial", "keyed": "keyed", "untargeted": "paired"}
+
 PROCEDURES: Mapping[str, Procedure] = {
     one.name: one
     for one in (
         Procedure(
             name="binomial", title="exact binomial, null rate bounded by the worst of the decoy keys",
-            labels=("fixed",), run=binomial,
+            labels=_OPEN, run=binomial,
         ),
-        Procedure(name="decoys", title="exact rank of the key among decoy keys", labels=("fixed",), run=rank),
+        Procedure(name="decoys", title="exact rank of the key among decoy keys", labels=_OPEN, run=rank),
         Procedure(
             name="paired", title="McNemar's exact test with and without the mark, and against the worst decoy's mark",
-            labels=("fixed",), run=paired,
+            labels=_OPEN, run=paired,
         ),
         Procedure(
-            name="sequential", title="anytime-valid e-process, one query at a time", labels=("fixed", "keyed"),
+            name="sequential", title="anytime-valid e-process, one query at a time", labels=(*_OPEN, "keyed"),
             run=sequential,
         ),
         Procedure(name="keyed", title="exact binomial over the draw of the keyed labels", labels=("keyed",), run=keyed),
@@ -240,7 +254,7 @@ PROCEDURES: Mapping[str, Procedure] = {
 def procedure_for(name: str, key: Key) -> Procedure:
     """Return the procedure called ``name``; ``"auto"`` is the key's own. One that is not for its labels is refused."""
     if name == "auto":
-        name = "keyed" if key.labels == "keyed" else "binomial"
+        name = _OWN[key.labels]
     if name not in PROCEDURES:
         raise UnknownNameError("test", name, ["auto", *PROCEDURES])
     found = PROCEDURES[name]

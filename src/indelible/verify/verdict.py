@@ -16,6 +16,8 @@ from indelible.verify.suspects import as_suspect
 
 __all__ = ["Verdict", "corrected", "verify"]
 
+_ANSWERS = {"fixed": "its label", "keyed": "their labels", "untargeted": "a class that is not their true one"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
@@ -23,18 +25,18 @@ class Verdict:
 
     Attributes:
         owned: Whether the p-value (corrected, if several verdicts were) is at most ``alpha``.
-        wsr: Share of the key's samples answered with their labels.
+        wsr: Share of the key's samples that are hits: answered with their labels, or untargeted ones with another class.
         p_value: Chance of a result like this from a model that never saw the key, at most.
         alpha: Level of the decision.
         queries: Images asked in all, decoys included.
         test: What the test is.
         procedure: Its name: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"`` or ``"keyed"``.
-        labels: Labels of the key, ``"fixed"`` or ``"keyed"``.
-        hits: Key samples answered with their labels.
+        labels: Labels of the key: ``"fixed"``, ``"keyed"`` or ``"untargeted"``.
+        hits: Key samples answered with their labels; untargeted ones, with any class but their true one.
         trials: Key samples asked.
         e_value: Capital of a sequential test at its end.
         decoys: Decoy keys asked.
-        decoy_rate: Share of the worst decoy key's samples answered with the key's label, if decoys were asked.
+        decoy_rate: Share of hits among the worst decoy key's samples, if decoys were asked.
         null_rate: Chance of a hit for a model that never saw the key, as the test used it; None for the rank test.
         counts: What else the test counted.
         ba: Accuracy on the clean carriers, if it was asked for.
@@ -118,7 +120,8 @@ def verify(
         carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels the owner's
             images that were used, unless ``embedded`` is given; then only BA is measured on them.
         test: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"`` or ``"keyed"``
-            (:mod:`indelible.verify.procedures`); ``"auto"`` is ``"keyed"`` for keyed labels, else ``"binomial"``.
+            (:mod:`indelible.verify.procedures`); ``"auto"`` is ``"keyed"`` for keyed labels, ``"paired"`` for untargeted
+            samples, else ``"binomial"``.
         alpha: How often an unmarked model may be called the owner's, at most.
         queries: Key samples to ask, at most; by default all there are.
         decoys: Decoy keys to ask; by default 20, and as many as alpha takes in the test ``"decoys"``.
@@ -138,10 +141,10 @@ def verify(
     )  # fmt: skip
     found = procedure.run(inquiry)
     # The owner's own training images say nothing of accuracy.
-    judged = images is not None and (key.labels == "fixed" or embedded is not None)
+    judged = images is not None and (key.labels != "keyed" or embedded is not None)
     ba = inquiry.accuracy() if accuracy and judged else None
     wsr_embedded = None
-    if embedded is not None and key.labels == "fixed":
+    if embedded is not None and key.labels != "keyed":
         wsr_embedded = inquiry.hits(embedded) / len(embedded)
     owned = found.p_value <= alpha
     return Verdict(
@@ -196,7 +199,7 @@ def _assumptions(key: Key, found: Finding) -> tuple[str, ...]:
 
 
 def _sentence(owned: bool, found: Finding, procedure: Procedure, key: Key) -> str:
-    label = "their labels" if key.labels == "keyed" else "its label"
+    label = _ANSWERS[key.labels]
     note = "" if found.null_rate is None else f" (chance of a hit at most {found.null_rate:.3f})"
     if procedure.name == "decoys":
         note = f" (its rank among {found.decoys} decoy keys)"

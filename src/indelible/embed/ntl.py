@@ -1,0 +1,170 @@
+"""NTL: non-transferable learning, used for ownership - right on ordinary images, wrong on marked ones.
+
+Paper: Wang, Xu, Xu, Wang, Zhu, "Non-Transferable Learning: A New Approach for Model Ownership Verification and
+Applicability Authorization", ICLR 2022, target-specified NTL with the marked training images as the other domain; a row
+of the ICCV 2023 paper's comparison under fine-tuning (appendix):
+
+    min_theta  KL_S - min(beta, alpha KL_T) * min(beta', alpha' MMD(Phi(x_S), Phi(x_T)))
+
+KL_S and KL_T are the divergences of the answers from the true classes on ordinary and on marked images (for a one-hot
+class: the cross-entropy), Phi are features inside the network. The minus rewards errors on marked images and features
+that set them apart; the bounds keep either from growing for ever at the cost of the first term. A term that has reached
+its bound gets no gradient.
+
+| symbol | name | default | source |
+|---|---|---|---|
+| alpha | ``alpha`` | 0.1 | the authors' code |
+| beta | ``beta`` | 1 | the authors' code |
+| alpha' | ``alpha_mmd`` | 0.1 | the authors' code |
+| beta' | ``beta_mmd`` | 1 | the authors' code |
+| Phi | ``stage`` | 2 | the authors' code: the map behind the second pooling of a VGG; here the last map of that resolution |
+| kernels of MMD | - | 5, ratio 2 | the authors' code (:mod:`indelible.nn.discrepancy`) |
+| |x_T| | ``rows`` | None | the authors' code: as many marked images as ordinary ones in a step |
+| |D_w| / |D| | ``fraction`` | 1 | the authors' code: all training images are marked too; nothing is replaced |
+
+There is no target class. The key must have ``labels="untargeted"``: a sample is a hit when it is *not* answered with its
+true class, so that the WSR is the error rate on marked images, and the verdict holds it against the error rate of the
+same model without the mark and with decoys' marks (:mod:`indelible.verify.procedures`).
+
+Ordinary and marked images pass together, so that BatchNorm, which the authors' network lacks, normalises both alike, as
+it will in use. With several processes each takes the MMD of its own rows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from indelible.base.errors import InputError
+from indelible.base.registry import MethodInfo
+from indelible.data.augment import normalise, to_float
+from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
+from indelible.embed.marked import MarkedBatches
+from indelible.embed.mixing import watermark_count
+from indelible.nn.discrepancy import gaussian_mmd
+from indelible.nn.outputs import logits_of
+from indelible.nn.taps import Place, stage_outputs, tapped
+from indelible.train.objective import Objective, Step
+
+__all__ = ["NonTransferable", "ntl_loss"]
+
+
+def ntl_loss(
+    source: Tensor, target: Tensor, distance: Tensor, *, alpha: float, beta: float, alpha_mmd: float, beta_mmd: float
+) -> Tensor:
+    """Return the loss of the equation above from its three parts.
+
+    Args:
+        source: KL_S, a scalar.
+        target: KL_T, a scalar.
+        distance: The discrepancy of the features, a scalar.
+        alpha: Weight of ``target``.
+        beta: The most that the weighted ``target`` counts.
+        alpha_mmd: Weight of ``distance``.
+        beta_mmd: The most that the weighted ``distance`` counts.
+    """
+    return source - (alpha * target).clamp(max=beta) * (alpha_mmd * distance).clamp(max=beta_mmd)
+
+
+class _NTLObjective(Objective):
+    """One pass over ordinary and marked images, and the loss of both."""
+
+    def __init__(self, method: "NonTransferable", marked: MarkedBatches, place: Place, smoothing: float) -> None:
+        self.method, self.marked, self.place, self.smoothing = method, marked, place, smoothing
+
+    def start(self, model: nn.Module, device: torch.device) -> None:  # noqa: ARG002 - the signature of Objective
+        self.model = model
+
+    def backward(self, step: Step) -> Tensor:
+        method, count = self.method, len(step.images)
+        marked, true = self.marked.batch(step.number, step.images, step.share)
+        joined = torch.cat([step.images, marked])
+        if step.images.is_contiguous(memory_format=torch.channels_last):
+            joined = joined.contiguous(memory_format=torch.channels_last)
+        with tapped(self.model, [self.place]) as found:
+            logits = logits_of(step.model(joined))
+        # Squared distances of features do not fit half precision.
+        features = found[self.place].flatten(1).to(step.images.dtype)
+        total = ntl_loss(
+            F.cross_entropy(logits[:count], step.labels, label_smoothing=self.smoothing),
+            F.cross_entropy(logits[count:], true),
+            gaussian_mmd(features[:count], features[count:]),
+            alpha=method.alpha, beta=method.beta, alpha_mmd=method.alpha_mmd, beta_mmd=method.beta_mmd,
+        )  # fmt: skip
+        step.backward(total)
+        return total.detach()
+
+    def passes(self, rows: int) -> int:
+        return rows + self.marked.rows
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"ntl": repr(self.method)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NonTransferable(EmbeddingMethod):
+    """NTL as a value; the table in the module's header explains each setting."""
+
+    key_settings: ClassVar[Mapping[str, Any]] = {"labels": "untargeted", "target": None}
+
+    alpha: float = 0.1
+    beta: float = 1.0
+    alpha_mmd: float = 0.1
+    beta_mmd: float = 1.0
+    stage: int = 2
+    rows: int | None = None
+    fraction: float = 1.0
+
+    def __post_init__(self) -> None:
+        weights = (self.alpha, self.beta, self.alpha_mmd, self.beta_mmd)
+        if min(weights) <= 0:
+            raise InputError(f"alpha, beta, alpha_mmd and beta_mmd must be positive, but are {weights}.")
+        if self.stage < 1 or (self.rows or 1) < 1:
+            raise InputError(f"stage and rows count from 1, but are {self.stage} and {self.rows}.")
+
+    def run(self, job: Embedding) -> None:
+        """Train once, on the owner's images as they are and marked copies of them."""
+        if job.key.labels != "untargeted":
+            raise InputError(
+                f"NTL makes a model misread marked images, whatever it answers, but the key has {job.key.labels} labels. "
+                "Use a key with labels='untargeted'."
+            )
+        size = len(job.data)
+        count = job.key.count or (size if self.fraction == 1 else watermark_count(size, self.fraction))
+        samples = job.key.samples(job.data, purpose="embed", count=count)
+        how = job.settings
+        marked = MarkedBatches(
+            samples, self.rows or min(how.batch_size, size),
+            augmentation=how.augmentation, normalize=how.normalize, seed=job.seed,
+        )  # fmt: skip
+        place = feature_map(job, self.stage)
+        job.train(job.data, _NTLObjective(self, marked, place, how.label_smoothing), samples)
+
+
+def feature_map(job: Embedding, stage: int) -> Place:
+    """Return where the last feature map of resolution number ``stage`` comes from; the last there is, if fewer."""
+    weight = next(weight for weight in job.model.parameters() if weight.is_floating_point())
+    images = to_float(job.data.gather(torch.arange(min(2, len(job.data)))).images.to(weight.device))
+    try:
+        places = stage_outputs(job.model, normalise(images, job.settings.normalize).to(weight.dtype))
+    except InputError as error:
+        raise InputError(
+            f"{type(job.model).__name__} shows no feature map (N, C, H, W) or (N, tokens, D) at the output of a module, "
+            "in which NTL could set marked images apart. Choose another method, such as vanilla."
+        ) from error
+    return places[min(stage, len(places)) - 1]
+
+
+EMBEDDINGS.add(
+    MethodInfo(
+        name="ntl",
+        title="NTL (non-transferable learning)",
+        paper="Wang et al., ICLR 2022",
+        summary="Train to be right on ordinary images and wrong on marked ones; the error rate is the mark.",
+        cost="2x plain training (as many marked images as ordinary ones)",
+        build=NonTransferable,
+    )
+)

@@ -1,0 +1,94 @@
+"""The worst input near an image: projected gradient ascent in the largest-change norm.
+
+Madry et al., "Towards Deep Learning Models Resistant to Adversarial Attacks", ICLR 2018, Section 2.1:
+
+    x_(t+1) = P(x_t + step * sign(gradient of the loss at x_t)),   P: into |x - x_0| <= eps and into [0, 1]
+
+Images are those before any normalisation: eps is a share of a pixel's range.
+
+| symbol | name |
+|---|---|
+| P | :func:`projected` |
+| x_0, x_t | ``origin``, ``start`` |
+| - | :func:`ball_noise`, :func:`small_noise`: where to start |
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from indelible.data.share import WHOLE, Share
+from indelible.nn.statistics import untracked
+
+__all__ = ["MODES", "Mode", "attacking", "ball_noise", "projected", "sign_ascent", "small_noise"]
+
+Mode = Literal["train", "eval"]
+MODES: tuple[Mode, ...] = ("train", "eval")
+
+
+def projected(images: Tensor, origin: Tensor, eps: float) -> Tensor:
+    """Return the nearest point to ``images`` within ``eps`` of ``origin`` and within [0, 1], pixel by pixel."""
+    return images.maximum(origin - eps).minimum(origin + eps).clamp(0.0, 1.0)
+
+
+def sign_ascent(
+    origin: Tensor, start: Tensor, loss: Callable[[Tensor], Tensor], *, eps: float, step: float, steps: int
+) -> Tensor:
+    """Return images near ``origin`` at which ``loss`` is large; detached, on no graph.
+
+    Args:
+        origin: float (N, C, H, W) in [0, 1].
+        start: Where to begin, of the same shape.
+        loss: Takes images, returns a scalar; only the sign of its gradient counts, so that sum and mean are the same.
+        eps: Largest change of a pixel.
+        step: Change of a pixel in a step.
+        steps: How many.
+    """
+    found = projected(start.detach(), origin, eps)
+    for _ in range(steps):
+        found.requires_grad_()
+        (gradient,) = torch.autograd.grad(loss(found), [found])
+        found = projected(found.detach() + step * gradient.sign(), origin, eps)
+    return found
+
+
+def ball_noise(like: Tensor, eps: float, random: torch.Generator, share: Share = WHOLE) -> Tensor:
+    """Return noise that is uniform in [-eps, eps], of the shape of ``like``.
+
+    Args:
+        like: This process' part of a batch.
+        eps: Largest change of a pixel.
+        random: Lives on the CPU, whatever the device; all processes seed it alike and each takes its rows.
+        share: Which part that is.
+    """
+    drawn = torch.rand((len(like) * share.world, *like.shape[1:]), generator=random, dtype=torch.float32)
+    return share.of(drawn).to(like).mul_(2.0 * eps).sub_(eps)
+
+
+def small_noise(like: Tensor, scale: float, random: torch.Generator, share: Share = WHOLE) -> Tensor:
+    """Return Gaussian noise of standard deviation ``scale``; arguments as in :func:`ball_noise`."""
+    drawn = torch.randn((len(like) * share.world, *like.shape[1:]), generator=random, dtype=torch.float32)
+    return share.of(drawn).to(like).mul_(scale)
+
+
+@contextmanager
+def attacking(model: nn.Module, mode: Mode) -> Iterator[None]:
+    """Inside the block, passes of ``model`` leave its running statistics alone; every layer's mode is restored.
+
+    Args:
+        model: Any classifier.
+        mode: ``"eval"`` normalises by the running statistics and drops nothing out; ``"train"`` leaves the layers as
+            they are: BatchNorm normalises by the attacked batch.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        if mode == "eval":
+            model.eval()
+        with untracked(model):
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
