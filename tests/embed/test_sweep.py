@@ -14,7 +14,7 @@ from indelible.embed import EMBEDDINGS, Embedded
 from indelible.keys.key import Key
 from indelible.nn.layers import check_finite
 from indelible.train.history import TIME_FIELDS
-from indelible.train.objective import CrossEntropy, Step
+from indelible.train.loop import Loop
 from tests.conftest import stripes
 from tests.settings import FRACTION, NETS, SETTINGS, TRAIN, VARIANTS, build
 
@@ -90,16 +90,16 @@ def test_a_broken_run_resumes_to_the_same_bits(
     train = {"epochs": 4 if method == "ew" else 6}
     whole = run("batchnorm", key, method, settings, train=train)
     calls = []
-    plain = CrossEntropy.backward
+    plain = Loop.advance
 
-    def interrupted(self: CrossEntropy, step: Step) -> Tensor:
-        calls.append(step.number)
+    def interrupted(self: Loop, images: Tensor, labels: Tensor, epoch: int) -> None:
+        calls.append(self.step)
         if len(calls) == at:
             signal.raise_signal(signal.SIGINT)
-        return plain(self, step)
+        plain(self, images, labels, epoch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(CrossEntropy, "backward", interrupted)
+        patch.setattr(Loop, "advance", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run("batchnorm", key, method, settings, train=train, folder=tmp_path)
     assert len(calls) == at

@@ -105,6 +105,10 @@ def _embedding(settings: Mapping[str, Any], owned: float) -> float:
     elif settings["method"] == "app":
         rows = (own["rows"] + own["clean_rows"] * own["clean_bn"]) * (2 if own["eps"] > 0 else 1)
         extra = plain * rows / own["every"] / train["batch_size"]
+    elif settings["method"] == "ntl":
+        extra = plain * (own["rows"] or train["batch_size"]) / train["batch_size"]
+    elif settings["method"] in {"pgd-at", "trades"}:
+        extra = plain * (own["steps"] + (2 if settings["method"] == "trades" else 0))
     return plain + extra
 
 

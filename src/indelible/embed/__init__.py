@@ -1,7 +1,7 @@
 """Put a watermark into a model: one file per method."""
 
 from indelible.embed.app import APP, AdversarialPerturbation
-from indelible.embed.base import EMBEDDINGS, Embedded, EmbeddingMethod, embed
+from indelible.embed.base import EMBEDDINGS, Embedded, EmbeddingMethod, embed, key_for
 from indelible.embed.cw import CW, CertifiedTraining
 from indelible.embed.ew import EW, ExponentialWeights
 from indelible.embed.ntl import NonTransferable
@@ -24,4 +24,5 @@ __all__ = [
     "TradeOff",
     "Vanilla",
     "embed",
+    "key_for",
 ]

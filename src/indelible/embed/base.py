@@ -30,7 +30,7 @@ from indelible.train.presets import PRESETS, Start
 from indelible.train.processes import Group, elsewhere, from_first, joined, must_start
 from indelible.train.settings import Precision
 
-__all__ = ["EMBEDDINGS", "Embedded", "Embedding", "EmbeddingMethod", "embed"]
+__all__ = ["EMBEDDINGS", "Embedded", "Embedding", "EmbeddingMethod", "embed", "key_for"]
 
 EMBEDDINGS: Registry[MethodInfo] = Registry("embedding method")
 
@@ -45,12 +45,15 @@ class Embedded:
         record: What was run, with what, and what came out.
         samples: The watermark samples that were embedded; keep them like the key. A key with keyed labels is verified
             with them.
+        key: What to verify with: the key that was given, unless the method needs another one of the same secret (NTL's
+            has no target class).
     """
 
     model: nn.Module = field(repr=False)
     history: Sequence[Mapping[str, Any]] = field(repr=False)
     record: Record
     samples: WatermarkSamples | None = field(default=None, repr=False)
+    key: Key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +62,10 @@ class EmbeddingMethod(Method):
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {}
     """What the ``cpu`` preset changes in this method's own settings."""
-    key_settings: ClassVar[Mapping[str, Any]] = {}
-    """What a key that is made for this method must have: settings of :meth:`Key.create`."""
+
+    def key_for(self, key: Key) -> Key:
+        """Return the key that this method embeds, made of the one that the owner gave; by default that one."""
+        return key
 
     @abstractmethod
     def run(self, job: "Embedding") -> None:
@@ -176,6 +181,7 @@ def embed(
     Returns:
         The protected model with its history and record; ``model`` itself is unchanged.
     """
+    _, value = _resolved(method, preset, settings)
     if must_start(devices, nodes):
         arguments = {
             "data": data, "key": key, "method": method, "preset": preset, "start": start, "train": train, "seed": seed,
@@ -183,9 +189,9 @@ def embed(
         }  # fmt: skip
         made = elsewhere(embed, model, arguments, devices=devices, nodes=nodes)
         # Samples are a function of key and data: they are drawn again here rather than sent back.
-        count = made["record"].inputs["samples"]
-        again = None if count is None else key.samples(as_data(data, classes=key.classes), purpose="embed", count=count)
-        return Embedded(**made, samples=again)
+        count, own = made["record"].inputs["samples"], value.key_for(key)
+        again = None if count is None else own.samples(as_data(data, classes=key.classes), purpose="embed", count=count)
+        return Embedded(**made, samples=again, key=own)
     with joined(devices=devices, nodes=nodes, device=device) as group:
         return _embed(model, data, key, method, preset, start, train, seed, test, folder, device, settings, group)
 
@@ -196,9 +202,8 @@ def _embed(
     settings: Mapping[str, Any], group: Group,
 ) -> Embedded:  # fmt: skip
     """Do the work of :func:`embed`, in each of its processes."""
-    if isinstance(method, str) and preset == "cpu":
-        settings = {**EMBEDDINGS[method].build.cpu_settings, **settings}
-    name, value = resolve(EMBEDDINGS, method, settings)
+    name, value = _resolved(method, preset, settings)
+    key = value.key_for(key)
     how = train if isinstance(train, TrainSettings) else PRESETS[preset].start(start).but(**(train or {}))
     how = how.but(precision=precision_for(model, how.precision))
     owner = as_data(data, classes=key.classes)
@@ -232,7 +237,21 @@ def _embed(
         seconds=sum(phase.seconds for phase in job.phases), images=sum(phase.images for phase in job.phases),
         hardware=hardware(next(job.model.parameters()).device),
     )  # fmt: skip
-    return Embedded(model=job.model, history=job.history(), record=record, samples=job.samples)
+    return Embedded(model=job.model, history=job.history(), record=record, samples=job.samples, key=key)
+
+
+def _resolved(
+    method: str | EmbeddingMethod, preset: str, settings: Mapping[str, Any]
+) -> tuple[str, EmbeddingMethod]:  # fmt: skip
+    """Return a method's name and value; a name takes what the preset changes."""
+    if isinstance(method, str) and preset == "cpu":
+        settings = {**EMBEDDINGS[method].build.cpu_settings, **settings}
+    return resolve(EMBEDDINGS, method, settings)
+
+
+def key_for(key: Key, method: str | EmbeddingMethod, preset: str = "paper", **settings: Any) -> Key:
+    """Return the key that a method embeds when it is given ``key``; arguments as in :func:`embed`."""
+    return _resolved(method, preset, settings)[1].key_for(key)
 
 
 def precision_for(model: nn.Module, precision: Precision) -> Precision:

@@ -22,8 +22,8 @@ its bound gets no gradient.
 | |x_T| | ``rows`` | None | the authors' code: as many marked images as ordinary ones in a step |
 | |D_w| / |D| | ``fraction`` | 1 | the authors' code: all training images are marked too; nothing is replaced |
 
-There is no target class. The key must have ``labels="untargeted"``: a sample is a hit when it is *not* answered with its
-true class, so that the WSR is the error rate on marked images, and the verdict holds it against the error rate of the
+There is no target class: the key of a run has ``labels="untargeted"``, whatever the given one had, and marks as that one
+does. A sample is a hit when it is *not* answered with its true class, so that the WSR is the error rate on marked images, and the verdict holds it against the error rate of the
 same model without the mark and with decoys' marks (:mod:`indelible.verify.procedures`).
 
 Ordinary and marked images pass together, so that BatchNorm, which the authors' network lacks, normalises both alike, as
@@ -31,7 +31,7 @@ it will in use. With several processes each takes the MMD of its own rows.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -44,6 +44,7 @@ from indelible.data.augment import normalise, to_float
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.embed.marked import MarkedBatches
 from indelible.embed.mixing import watermark_count
+from indelible.keys.key import Key
 from indelible.nn.discrepancy import gaussian_mmd
 from indelible.nn.outputs import logits_of
 from indelible.nn.taps import Place, stage_outputs, tapped
@@ -108,8 +109,6 @@ class _NTLObjective(Objective):
 class NonTransferable(EmbeddingMethod):
     """NTL as a value; the table in the module's header explains each setting."""
 
-    key_settings: ClassVar[Mapping[str, Any]] = {"labels": "untargeted", "target": None}
-
     alpha: float = 0.1
     beta: float = 1.0
     alpha_mmd: float = 0.1
@@ -125,13 +124,17 @@ class NonTransferable(EmbeddingMethod):
         if self.stage < 1 or (self.rows or 1) < 1:
             raise InputError(f"stage and rows count from 1, but are {self.stage} and {self.rows}.")
 
+    def key_for(self, key: Key) -> Key:
+        """Return the key without its target class."""
+        if key.labels == "keyed":
+            raise InputError(
+                "NTL makes a model misread marked images, whatever it answers, but the key draws a label for each. Use a "
+                "key with labels='untargeted'."
+            )
+        return replace(key, labels="untargeted", target=None)
+
     def run(self, job: Embedding) -> None:
         """Train once, on the owner's images as they are and marked copies of them."""
-        if job.key.labels != "untargeted":
-            raise InputError(
-                f"NTL makes a model misread marked images, whatever it answers, but the key has {job.key.labels} labels. "
-                "Use a key with labels='untargeted'."
-            )
         size = len(job.data)
         count = job.key.count or (size if self.fraction == 1 else watermark_count(size, self.fraction))
         samples = job.key.samples(job.data, purpose="embed", count=count)

@@ -186,12 +186,13 @@ _ALL = (
         caption="WSR after fine-tuning at four learning rates; CIFAR-10.", axes=(METHOD,), grouped=False,
         conditions=tuple(Condition(title=rate, attack="ft", factors={"lr": float(rate)})
                          for rate in ("1e-5", "1e-3", "1e-2", "2e-2")),
-        presets=("ft-learning-rates",), note="* as printed in the method's own paper. For NTL, WSR is its error rate.",
+        presets=("ft-learning-rates", "ft-learning-rates-cpu"),
+        note="* as printed in the method's own paper. For NTL, WSR is its error rate on marked images.",
     ),
     Layout(
         name="adversarial-training", title="Adversarial training", sections=("adversarial-training",), summary=None,
         caption="Models trained against perturbed inputs, compared with APP; content mark, CIFAR-10.", axes=(METHOD,),
-        grouped=False, presets=("adversarial-training",),
+        grouped=False, presets=("adversarial-training", "adversarial-training-cpu"),
     ),
 )  # fmt: skip
 LAYOUTS: Mapping[str, Layout] = {layout.name: layout for layout in _ALL}

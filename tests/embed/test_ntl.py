@@ -1,0 +1,116 @@
+"""NTL: its loss by hand, a key without a target, and a model that is right without the mark and wrong with it."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import indelible
+from indelible.base.errors import InputError
+from indelible.embed import key_for
+from indelible.embed.base import Embedding
+from indelible.embed.ntl import NonTransferable, feature_map, ntl_loss
+from indelible.keys.key import Key
+from indelible.train.settings import TrainSettings
+from tests.conftest import SECRET, SHAPE, TinyNet, stripes
+from tests.settings import SETTINGS, TRAIN
+
+WEIGHTS = {"alpha": 0.1, "beta": 1.0, "alpha_mmd": 0.1, "beta_mmd": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("target", "distance", "taken"),
+    [
+        (2.0, 3.0, 0.2 * 0.3),  # neither bound
+        (12.0, 3.0, 1.0 * 0.3),  # alpha KL = 1.2 counts as 1
+        (2.0, 40.0, 0.2 * 1.0),  # alpha' MMD = 4 counts as 1
+        (12.0, 40.0, 1.0),
+    ],
+)
+def test_the_loss_and_its_bounds_by_hand(target: float, distance: float, taken: float) -> None:
+    parts = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (0.7, target, distance)]
+    loss = ntl_loss(*parts, **WEIGHTS)
+    assert float(loss.detach()) == pytest.approx(0.7 - taken)
+    loss.backward()
+    gradients = [float(part.grad) for part in parts if part.grad is not None]
+    # A part at its bound gets no gradient; the other one's is its weight times what the first counts.
+    by_target = 0.0 if target > 10 else -0.1 * min(1.0, 0.1 * distance)
+    by_distance = 0.0 if distance > 10 else -0.1 * min(1.0, 0.1 * target)
+    assert gradients == pytest.approx([1.0, by_target, by_distance])
+
+
+def test_a_key_loses_its_target_and_keeps_its_mark(key: Key) -> None:
+    own = key_for(key, "ntl")
+    assert (own.labels, own.target, own.secret) == ("untargeted", None, key.secret)
+    data = stripes(40)
+    mark = key.mark()
+    samples = own.samples(data, purpose="verify")
+    assert len(samples) == 40  # images of every class carry the mark
+    assert torch.equal(samples.images, mark.apply(data.images))  # type: ignore[union-attr]
+    assert torch.equal(samples.labels, data.labels)
+    assert key_for(own, "ntl") == own
+    assert key_for(key, "vanilla") == key
+    keyed = Key.create(kind="content", classes=4, shape=SHAPE, labels="keyed", secret=SECRET)
+    with pytest.raises(InputError, match="untargeted"):
+        indelible.embed(TinyNet(), data, keyed, "ntl")
+    unrelated = Key.create(kind="unrelated", classes=4, shape=SHAPE, target=0, secret=SECRET)
+    with pytest.raises(InputError, match="'content' or 'noise'"):
+        indelible.embed(TinyNet(), data, unrelated, "ntl")
+
+
+def test_right_without_the_mark_and_wrong_with_it(net: TinyNet, key: Key) -> None:
+    train, test = stripes(320), stripes(400, seed=1)
+    marked = indelible.embed(net, train, key, "ntl", train=TRAIN, test=test, device="cpu", **SETTINGS["ntl"])
+    assert marked.key == key_for(key, "ntl")
+    assert marked.record.inputs["labels"] == "untargeted"
+    assert marked.record.inputs["samples"] == 320
+    metrics = marked.record.metrics
+    assert metrics["ba"] > 0.95
+    assert metrics["wsr"] >= 0.7
+    # Twice the images of plain training: each ordinary batch has as many marked images beside it.
+    assert marked.record.images == 2 * 8 * 320
+    verdict = indelible.verify(marked.model, marked.key, carriers=test)
+    assert verdict.wsr == pytest.approx(metrics["wsr"])
+    assert verdict.procedure == "paired"
+    # The decoys of a toy key are other texts in the same bright dots: a net that saw one text errs on all of them.
+    assert verdict.decoy_rate is not None
+    plain = indelible.embed(net, train, key, "vanilla", train=TRAIN, device="cpu", fraction=0.004).model
+    refused = indelible.verify(plain, marked.key, carriers=test)
+    assert not refused.owned
+    assert refused.wsr < 0.5
+
+
+class Flat(nn.Module):
+    """A network without any feature map."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(3 * 32 * 32, 4)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(images.flatten(1))
+        return logits
+
+
+def job(model: nn.Module, key: Key) -> Embedding:
+    own = replace(key, labels="untargeted", target=None)
+    return Embedding(model=model, data=stripes(8), key=own, settings=TrainSettings(), seed=0)
+
+
+def test_where_features_are_taken(net: TinyNet, key: Key) -> None:
+    # Maps of 16 x 16, 8 x 8 and 2 x 2; the second resolution ends with the second ReLU.
+    assert feature_map(job(net, key), 1) == ("features.2", 0)
+    assert feature_map(job(net, key), 2) == ("features.5", 0)
+    assert feature_map(job(net, key), 9) == ("features.6", 0)
+    with pytest.raises(InputError, match="no feature map"):
+        feature_map(job(Flat(), key), 2)
+
+
+def test_wrong_settings() -> None:
+    with pytest.raises(InputError, match="must be positive"):
+        NonTransferable(alpha=0.0)
+    with pytest.raises(InputError, match="count from 1"):
+        NonTransferable(stage=0)
+    with pytest.raises(InputError, match="between 0 and 1"):
+        indelible.embed(TinyNet(), stripes(8), Key.create(classes=4, shape=SHAPE), "ntl", fraction=0.0)
