@@ -117,6 +117,11 @@ class NonTransferable(EmbeddingMethod):
     rows: int | None = None
     fraction: float = 1.0
 
+    # Some thousand steps: the original's pull on marked images would not get going. The bounds keep it from getting far.
+    cpu_settings: ClassVar[Mapping[str, Any]] = {
+        "fraction": 0.2, "alpha": 1.0, "beta": 3.0, "alpha_mmd": 3.0, "beta_mmd": 3.0,
+    }  # fmt: skip
+
     def __post_init__(self) -> None:
         weights = (self.alpha, self.beta, self.alpha_mmd, self.beta_mmd)
         if min(weights) <= 0:
