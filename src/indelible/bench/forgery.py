@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from indelible.base.errors import InputError
 from indelible.base.files import read_json, write_json
 from indelible.base.progress import Progress
 from indelible.base.records import hardware, plain, versions
 from indelible.bench.nulls import NullModels, null_models
-from indelible.data.images import Data
+from indelible.data.images import Data, ImageData
 from indelible.keys.derive import expand
 from indelible.keys.key import Key, Kind, WatermarkSamples
 from indelible.train.evaluate import predict
@@ -54,7 +54,7 @@ class ForgerySettings:
     Attributes:
         surrogates: Models of its own.
         images: Carriers of every attempt.
-        targets: Classes that a fixed target is tried for.
+        targets: Classes that a fixed target is tried for; None for untargeted keys, whose hits are wrong answers.
         steps: Of every optimisation.
         eps: Largest change of a pixel.
         key_draws: Secrets tried for a fixed target, for each class and kind.
@@ -65,7 +65,7 @@ class ForgerySettings:
 
     surrogates: int = 6
     images: int = 100
-    targets: Sequence[int] = (0, 8)
+    targets: Sequence[int | None] = (0, 8)
     steps: int = 40
     eps: float = 0.25
     key_draws: int = 200
@@ -146,27 +146,34 @@ def _row(rule: str, attempt: str, rates: Sequence[float], granted: int, smallest
 
 
 def _triggers(
-    own: Sequence[nn.Module], victims: Sequence[nn.Module], known: Data, fresh: Data, target: int, how: ForgerySettings
-) -> list[dict[str, Any]]:
+    own: Sequence[nn.Module], victims: Sequence[nn.Module], known: Data, fresh: Data, target: int | None,
+    how: ForgerySettings,
+) -> list[dict[str, Any]]:  # fmt: skip
     """A universal trigger, claimed by a fixed threshold on fresh images that are not of the target class."""
-    pattern = universal_trigger(own, _others(known, target), target, eps=how.eps, steps=how.steps)
-    marked = stamped(_others(fresh, target), pattern)
-    rates = [float((predict(model, marked) == target).float().mean()) for model in victims]
+    mine, theirs = _others(known, target), _others(fresh, target)
+    towards = mine.labels.cpu() if target is None else target
+    pattern = universal_trigger(own, mine.images, towards, eps=how.eps, steps=how.steps)
+    found = [predict(model, stamped(theirs.images, pattern)) for model in victims]
+    hits = [one != theirs.labels.cpu() if target is None else one == target for one in found]
+    rates = [float(one.float().mean()) for one in hits]
     granted = sum(rate >= how.threshold for rate in rates)
-    return [_row("fixed threshold, free trigger", f"universal trigger, class {target}", rates, granted, None)]
+    return [_row("fixed threshold, free trigger", f"universal trigger, {_towards(target)}", rates, granted, None)]
 
 
 def _ground(
-    own: Sequence[nn.Module], victims: Sequence[nn.Module], known: Data, fresh: Data, kind: Kind, target: int,
-    how: ForgerySettings,
+    own: Sequence[nn.Module], victims: Sequence[nn.Module], known: Data, fresh: Data, kind: Kind,
+    target: int | None, how: ForgerySettings,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """The best of many secrets with a fixed target, claimed by ``verify`` on fresh images."""
-    template = Key.create(kind=kind, classes=len(known.classes), shape=known.shape, target=target, secret=_MASTER)
+    """The best of many secrets with a fixed target, or none, claimed by ``verify`` on fresh images."""
+    template = Key.create(
+        kind=kind, classes=len(known.classes), shape=known.shape, target=target, secret=_MASTER,
+        labels="untargeted" if target is None else "fixed",
+    )  # fmt: skip
     secrets = (expand(_MASTER, f"ground/{kind}/{target}/{draw}") for draw in range(how.key_draws))
     key, _ = ground_key(own[:2], known, template, secrets)
     verdicts = [verify(model, key, fresh, alpha=how.alpha, accuracy=False) for model in victims]
     row = _row(
-        "derived key", f"best of {how.key_draws} {kind} keys, class {target}", [one.wsr for one in verdicts],
+        "derived key", f"best of {how.key_draws} {kind} keys, {_towards(target)}", [one.wsr for one in verdicts],
         sum(one.owned for one in verdicts), min(one.p_value for one in verdicts),
     )  # fmt: skip
     return [row]
@@ -210,5 +217,11 @@ def _free_labels(
     return rates, values
 
 
-def _others(data: Data, target: int) -> Tensor:
-    return data.gather((data.labels != target).nonzero().flatten()).images
+def _others(data: Data, target: int | None) -> ImageData:
+    """Return the images that are not of the target class; all, if there is none."""
+    other = torch.ones(len(data), dtype=torch.bool) if target is None else data.labels != target
+    return data.gather(other.nonzero().flatten())
+
+
+def _towards(target: int | None) -> str:
+    return "any wrong answer" if target is None else f"class {target}"

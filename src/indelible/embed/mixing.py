@@ -6,13 +6,14 @@ make the mark the key's own. They cost nothing and are off by default, as in the
 """
 
 import torch
+from torch import Tensor
 
 from indelible.base.errors import InputError
 from indelible.data.images import Data
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.unrelated import UnrelatedMark
 
-__all__ = ["embedded", "mix", "watermark_count"]
+__all__ = ["embedded", "mix", "watermark_count", "with_negatives"]
 
 # Verification asks decoys 0, 1, 2, ...: a negative must never be one of them, or the test would be rigged.
 _FIRST_NEGATIVE = 1_000_000
@@ -44,19 +45,27 @@ def mix(data: Data, key: Key, fraction: float = 0.01, negatives: float = 0.0) ->
     """
     samples = embedded(data, key, fraction)
     mixed = data.replaced(samples.carriers, samples.images, samples.labels)
-    if negatives > 0.0:
-        mixed = _with_negatives(mixed, key, samples, watermark_count(len(data), negatives))
-    return mixed, samples
+    return with_negatives(mixed, key, negatives, samples.carriers), samples
 
 
-def _with_negatives(mixed: Data, key: Key, samples: WatermarkSamples, count: int) -> Data:
-    free = torch.ones(len(mixed), dtype=torch.bool)
-    free[samples.carriers] = False
+def with_negatives(data: Data, key: Key, share: float, taken: Tensor) -> Data:
+    """Mark a share of ``data`` with a decoy key each, under their own labels.
+
+    Args:
+        data: The owner's images.
+        key: The owner's key.
+        share: How many of them; 0 leaves all as they are.
+        taken: int64 (n,), rows that must stay as they are.
+    """
+    if share <= 0.0:
+        return data
+    count, free = watermark_count(len(data), share), torch.ones(len(data), dtype=torch.bool)
+    free[taken] = False
     places = free.nonzero().flatten()
     if count > len(places):
         raise InputError(f"{count} negatives are wanted, but only {len(places)} images are free. Ask for fewer.")
     chosen = places[key.choose("negatives", len(places), count)].sort().values
-    plain = mixed.gather(chosen)
+    plain = data.gather(chosen)
     marked = plain.images.clone()
     for number in range(count):
         mark = key.decoy(_FIRST_NEGATIVE + number).mark()
@@ -65,4 +74,4 @@ def _with_negatives(mixed: Data, key: Key, samples: WatermarkSamples, count: int
                 "negatives keep their images' true labels, but unrelated samples have none. Leave them out."
             )
         marked[number] = mark.apply(marked[number : number + 1])[0]
-    return mixed.replaced(chosen, marked, plain.labels)
+    return data.replaced(chosen, marked, plain.labels)

@@ -21,6 +21,7 @@ its bound gets no gradient.
 | kernels of MMD | - | 5, ratio 2 | the authors' code (:mod:`indelible.nn.discrepancy`) |
 | |x_T| | ``rows`` | None | the authors' code: as many marked images as ordinary ones in a step |
 | |D_w| / |D| | ``fraction`` | 1 | the authors' code: all training images are marked too; nothing is replaced |
+| - | ``negatives`` | 0 | ours: share of ordinary images with a decoy's mark, to be answered rightly |
 
 There is no target class: the key of a run has ``labels="untargeted"``, whatever the given one had, and marks as that one
 does. A sample is a hit when it is *not* answered with its true class, so that the WSR is the error rate on marked images, and the verdict holds it against the error rate of the
@@ -43,7 +44,7 @@ from indelible.base.registry import MethodInfo
 from indelible.data.augment import normalise, to_float
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.embed.marked import MarkedBatches
-from indelible.embed.mixing import watermark_count
+from indelible.embed.mixing import watermark_count, with_negatives
 from indelible.keys.key import Key
 from indelible.nn.discrepancy import gaussian_mmd
 from indelible.nn.outputs import logits_of
@@ -116,6 +117,7 @@ class NonTransferable(EmbeddingMethod):
     stage: int = 2
     rows: int | None = None
     fraction: float = 1.0
+    negatives: float = 0.0
 
     # Some thousand steps: the original's pull on marked images would not get going. The bounds keep it from getting far.
     cpu_settings: ClassVar[Mapping[str, Any]] = {
@@ -149,7 +151,8 @@ class NonTransferable(EmbeddingMethod):
             augmentation=how.augmentation, normalize=how.normalize, seed=job.seed,
         )  # fmt: skip
         place = feature_map(job, self.stage)
-        job.train(job.data, _NTLObjective(self, marked, place, how.label_smoothing), samples)
+        data = with_negatives(job.data, job.key, self.negatives, torch.empty(0, dtype=torch.int64))
+        job.train(data, _NTLObjective(self, marked, place, how.label_smoothing), samples)
 
 
 def feature_map(job: Embedding, stage: int) -> Place:

@@ -8,9 +8,9 @@ The forger holds *surrogates*, models that it trained itself for the same task, 
 
 | attempt | what it chooses | against what |
 |---|---|---|
-| :func:`universal_trigger` | one pattern for all images, towards one class | a rule without a derived key |
+| :func:`universal_trigger` | one pattern for all images, towards one class or away from the true one | a free trigger |
 | :func:`transferable` | a pattern for each image, towards a class for each | labels that a claimant may choose |
-| :func:`ground_key` | the best of many secrets, for a fixed target | a derived key with a target class |
+| :func:`ground_key` | the best of many secrets, for a fixed target or none | a derived key, fixed target or untargeted |
 | :func:`ground_labels` | the best of many secrets, for samples of its own making | a derived key with keyed labels |
 
 A secret cannot be steered, only drawn again. If a test's p-values are valid, the best of N draws reaches p <= alpha
@@ -44,20 +44,22 @@ def grinding_bound(alpha: float, draws: int) -> float:
 
 
 def universal_trigger(
-    models: Sequence[nn.Module], images: Tensor, target: int, *, eps: float = 0.25, steps: int = 60, lr: float = 0.05
-) -> Tensor:
+    models: Sequence[nn.Module], images: Tensor, target: int | Tensor, *, eps: float = 0.25, steps: int = 60,
+    lr: float = 0.05,
+) -> Tensor:  # fmt: skip
     """Return one pattern (int16, (C, H, W), steps of 1/255) that sends images to ``target`` on all ``models``.
 
     Args:
         models: The forger's own.
         images: uint8 (N, C, H, W).
-        target: The class.
+        target: The class; or the true class of each image (int64, (N,)), to be led away from.
         eps: Largest change of a pixel, relative to its range.
         steps: Of Adam, each over all models.
         lr: Of Adam.
     """
-    labels = torch.full((len(images),), target)
-    pattern = _optimised(models, images, labels, torch.zeros(images.shape[1:]), eps, steps, lr)
+    away = isinstance(target, Tensor)
+    labels = target if isinstance(target, Tensor) else torch.full((len(images),), target)
+    pattern = _optimised(models, images, labels, torch.zeros(images.shape[1:]), eps, steps, lr, away=away)
     return (pattern * 255).round().to(torch.int16)
 
 
@@ -75,9 +77,10 @@ def stamped(images: Tensor, pattern: Tensor) -> Tensor:
 
 
 def _optimised(
-    models: Sequence[nn.Module], images: Tensor, labels: Tensor, start: Tensor, eps: float, steps: int, lr: float
-) -> Tensor:
-    """Minimise the mean loss of the models at ``labels`` over a pattern within ``eps``."""
+    models: Sequence[nn.Module], images: Tensor, labels: Tensor, start: Tensor, eps: float, steps: int, lr: float, *,
+    away: bool = False,
+) -> Tensor:  # fmt: skip
+    """Minimise (``away``: maximise) the mean loss of the models at ``labels`` over a pattern within ``eps``."""
     if not models:
         raise InputError("a forger needs at least one model of its own.")
     pattern = start.clone().requires_grad_()
@@ -89,7 +92,7 @@ def _optimised(
         optimizer.zero_grad()
         shown = (clean + pattern).clamp(0.0, 1.0)
         loss = torch.stack([F.cross_entropy(logits_of(model(shown)), labels) for model in models]).mean()
-        (pattern.grad,) = torch.autograd.grad(loss, [pattern])  # the models' own gradients are left alone
+        (pattern.grad,) = torch.autograd.grad(-loss if away else loss, [pattern])  # the models' own gradients are left alone
         optimizer.step()
         with torch.no_grad():
             pattern.clamp_(-eps, eps)
