@@ -1,4 +1,4 @@
-"""Keys without a target: a hit is a wrong answer, held against the same model without the mark and with decoys' marks."""
+"""Keys without a target: wrong answers, held against those without the mark and with decoys' marks."""
 
 from collections.abc import Callable
 from pathlib import Path

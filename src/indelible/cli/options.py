@@ -45,7 +45,7 @@ def key_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--target", type=int, help="class of marked images (default: the secret chooses)")
     command.add_argument(
         "--labels", default="fixed",
-        help="fixed: one target class; keyed: a pseudo-random class for each sample; untargeted: any class but the true one",
+        help="fixed: one target class; keyed: a pseudo-random class for each sample; untargeted: any wrong class",
     )  # fmt: skip
     command.add_argument("--count", type=int, help="samples to embed (default: a share of the images; keyed: 100)")
     command.add_argument(

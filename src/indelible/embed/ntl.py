@@ -17,15 +17,15 @@ its bound gets no gradient.
 | beta | ``beta`` | 1 | the authors' code |
 | alpha' | ``alpha_mmd`` | 0.1 | the authors' code |
 | beta' | ``beta_mmd`` | 1 | the authors' code |
-| Phi | ``stage`` | 2 | the authors' code: the map behind the second pooling of a VGG; here the last map of that resolution |
+| Phi | ``stage`` | 2 | the authors' code: behind a VGG's second pooling; here the last map of the second resolution |
 | kernels of MMD | - | 5, ratio 2 | the authors' code (:mod:`indelible.nn.discrepancy`) |
 | |x_T| | ``rows`` | None | the authors' code: as many marked images as ordinary ones in a step |
 | |D_w| / |D| | ``fraction`` | 1 | the authors' code: all training images are marked too; nothing is replaced |
 | - | ``negatives`` | 0 | ours: share of ordinary images with a decoy's mark, to be answered rightly |
 
-There is no target class: the key of a run has ``labels="untargeted"``, whatever the given one had, and marks as that one
-does. A sample is a hit when it is *not* answered with its true class, so that the WSR is the error rate on marked images, and the verdict holds it against the error rate of the
-same model without the mark and with decoys' marks (:mod:`indelible.verify.procedures`).
+There is no target class: the key of a run has ``labels="untargeted"`` and marks as the given one does. A sample is a hit
+when it is *not* answered with its true class, so that the WSR is the error rate on marked images. The verdict holds it
+against the error rate of the same model without the mark and with decoys' marks (:mod:`indelible.verify.procedures`).
 
 Ordinary and marked images pass together, so that BatchNorm, which the authors' network lacks, normalises both alike, as
 it will in use. With several processes each takes the MMD of its own rows.
@@ -119,7 +119,7 @@ class NonTransferable(EmbeddingMethod):
     fraction: float = 1.0
     negatives: float = 0.0
 
-    # Some thousand steps: the original's pull on marked images would not get going. The bounds keep it from getting far.
+    # At some hundred steps the original's pull on marked images would not get going; the bounds end the stronger one.
     cpu_settings: ClassVar[Mapping[str, Any]] = {
         "fraction": 0.2, "alpha": 1.0, "beta": 3.0, "alpha_mmd": 3.0, "beta_mmd": 3.0,
     }  # fmt: skip
@@ -135,8 +135,8 @@ class NonTransferable(EmbeddingMethod):
         """Return the key without its target class."""
         if key.labels == "keyed":
             raise InputError(
-                "NTL makes a model misread marked images, whatever it answers, but the key draws a label for each. Use a "
-                "key with labels='untargeted'."
+                "NTL makes a model misread marked images, whatever it answers, but the key draws a label for each. Use "
+                "a key with labels='untargeted'."
             )
         return replace(key, labels="untargeted", target=None)
 
@@ -163,8 +163,8 @@ def feature_map(job: Embedding, stage: int) -> Place:
         places = stage_outputs(job.model, normalise(images, job.settings.normalize).to(weight.dtype))
     except InputError as error:
         raise InputError(
-            f"{type(job.model).__name__} shows no feature map (N, C, H, W) or (N, tokens, D) at the output of a module, "
-            "in which NTL could set marked images apart. Choose another method, such as vanilla."
+            f"{type(job.model).__name__} shows no feature map (N, C, H, W) or (N, tokens, D) at the output of any "
+            "module, in which NTL could set marked images apart. Choose another method, such as vanilla."
         ) from error
     return places[min(stage, len(places)) - 1]
 

@@ -9,8 +9,8 @@ reproduce its tables; since anybody could have used them, a match with such a ke
 ``labels="keyed"`` gives every sample a pseudo-random label (:mod:`indelible.keys.labels`) in place of one target class.
 Such labels can only be learnt by heart, so that a model is asked the embedded samples themselves, not fresh ones.
 
-``labels="untargeted"`` has no class at all: a sample is a hit when it is *not* answered with its true class, and the WSR
-is the error rate on marked images. That is how NTL proves ownership (:mod:`indelible.embed.ntl`).
+``labels="untargeted"`` has no class at all: a sample is a hit when it is *not* answered with its true class, so that the
+WSR is the error rate on marked images. That is how NTL proves ownership (:mod:`indelible.embed.ntl`).
 """
 
 import hashlib
@@ -106,13 +106,7 @@ class Key:
                 raise InputError(f"the target must be a class 0..{self.classes - 1}, but is {self.target}.")
             return
         if self.labels == "untargeted":
-            if self.target is not None:
-                raise InputError(f"untargeted samples have no target class, but target is {self.target}. Leave it out.")
-            if self.kind == "unrelated":
-                raise InputError(
-                    "untargeted samples are to be answered with another class than their own, but unrelated images "
-                    "have none. Use the kind 'content' or 'noise'."
-                )
+            self._check_untargeted()
             return
         if self.target is not None or self.count is None:
             raise InputError(
@@ -123,6 +117,15 @@ class Key:
             raise InputError("the paper labels all samples as one class: use labels='fixed' with scheme='paper'.")
         if self.classes < 3:
             raise InputError("keyed labels need 3 classes or more: of 2, only one is not an image's true class.")
+
+    def _check_untargeted(self) -> None:
+        if self.target is not None:
+            raise InputError(f"untargeted samples have no target class, but target is {self.target}. Leave it out.")
+        if self.kind == "unrelated":
+            raise InputError(
+                "untargeted samples are to be answered with another class than their own, but unrelated images have "
+                "none. Use the kind 'content' or 'noise'."
+            )
 
     @classmethod
     def create(
@@ -281,14 +284,16 @@ class Key:
     def one_target(self) -> int:
         """The target class, for what only makes sense with one; keyed and untargeted labels are refused."""
         if self.target is None:
-            raise InputError(f"this needs one target class, but the key has {self.labels} labels. Use a key with a target.")
+            raise InputError(
+                f"this needs one target class, but the key has {self.labels} labels. Use a key with a target."
+            )
         return self.target
 
     def questions(self, owner: Data | None, test: Data | None) -> WatermarkSamples:
         """Return the samples that a model is judged by: its WSR is the share of hits among the answers.
 
-        Fixed labels, and untargeted ones: fresh samples on ``test``. Keyed labels are learnt by heart and do not carry over to other images:
-        the samples embedded in ``owner``'s images are asked.
+        Fixed labels, and untargeted ones: fresh samples on ``test``. Keyed labels are learnt by heart and do not carry
+        over to other images: the samples embedded in ``owner``'s images are asked.
         """
         keyed = self.labels == "keyed"
         carriers = owner if keyed else test

@@ -10,7 +10,7 @@ The forger holds *surrogates*, models that it trained itself for the same task, 
 |---|---|---|
 | :func:`universal_trigger` | one pattern for all images, towards one class or away from the true one | a free trigger |
 | :func:`transferable` | a pattern for each image, towards a class for each | labels that a claimant may choose |
-| :func:`ground_key` | the best of many secrets, for a fixed target or none | a derived key, fixed target or untargeted |
+| :func:`ground_key` | the best of many secrets, for a fixed target or none | a derived key without keyed labels |
 | :func:`ground_labels` | the best of many secrets, for samples of its own making | a derived key with keyed labels |
 
 A secret cannot be steered, only drawn again. If a test's p-values are valid, the best of N draws reaches p <= alpha
@@ -92,7 +92,8 @@ def _optimised(
         optimizer.zero_grad()
         shown = (clean + pattern).clamp(0.0, 1.0)
         loss = torch.stack([F.cross_entropy(logits_of(model(shown)), labels) for model in models]).mean()
-        (pattern.grad,) = torch.autograd.grad(-loss if away else loss, [pattern])  # the models' own gradients are left alone
+        # The models' own gradients are left alone.
+        (pattern.grad,) = torch.autograd.grad(-loss if away else loss, [pattern])
         optimizer.step()
         with torch.no_grad():
             pattern.clamp_(-eps, eps)

@@ -44,7 +44,7 @@ class Inquiry:
         return answers(self.suspect, images, self.key.classes)
 
     def hits(self, samples: WatermarkSamples) -> int:
-        """Return how many of ``samples`` are answered as the key wants them: with their labels, or untargeted ones not."""
+        """Return how many of ``samples`` are hits: answered with their labels, or untargeted ones with another class."""
         return int(samples.hits(self.ask(samples.images)).sum())
 
     def plain(self) -> Tensor:
@@ -85,7 +85,9 @@ def asked_samples(
     """
     if key.labels != "keyed":
         if carriers is None:
-            raise InputError(f"a key with {key.labels} labels is verified on images that marks are drawn on. Give carriers.")
+            raise InputError(
+                f"a key with {key.labels} labels is verified on images that marks are drawn on. Give carriers."
+            )
         return key.samples(carriers, purpose="verify", count=queries)
     whole = embedded
     if whole is None:

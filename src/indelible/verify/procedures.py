@@ -2,19 +2,19 @@
 
 | name | labels | exact null | smallest p | asks besides the key's samples |
 |---|---|---|---|---|
-| ``binomial`` | fixed, untargeted | if this key hits no more often than half or the worst decoy | a tenth of alpha | 20 decoys |
-| ``decoys`` | fixed, untargeted | for any model | 1 / (N + 1) | N decoys |
-| ``paired`` | the same; content, noise | as ``binomial``, and McNemar's | a tenth of alpha | plain carriers, 20 decoys |
-| ``sequential`` | all | as ``binomial``; keyed labels: for any model | none | 20 decoys; keyed labels: nothing |
+| ``binomial`` | not keyed | if this key hits no more often than half or the worst decoy | a tenth of alpha | 20 decoys |
+| ``decoys`` | not keyed | for any model | 1 / (N + 1) | N decoys |
+| ``paired`` | not keyed; content, noise | as ``binomial``, and McNemar's | a tenth of alpha | carriers, 20 decoys |
+| ``sequential`` | any | as ``binomial``; keyed labels: for any model | none | 20 decoys; keyed labels: nothing |
 | ``keyed`` | keyed | for any model | none | nothing |
 
 ``auto`` is ``keyed`` for keyed labels, ``paired`` for untargeted samples and ``binomial`` for a fixed target. The
 statistics are pure functions in :mod:`indelible.verify.statistics`.
 
-An untargeted sample is a hit when it is answered wrongly, and every model is wrong now and then: what counts is how much
-more often than on the same images without the mark, and with other keys' marks. ``paired`` asks both. Of the carriers
-that the model gets right, it counts those that the mark turns wrong; a model that is bad at its task has few of the
-first sort and gains nothing.
+An untargeted sample is a hit when it is answered wrongly, and every model is wrong now and then. What counts is how much
+more often than on the same images without the mark, and with other keys' marks: ``paired`` asks both. Of the carriers
+that the model gets right, it counts those that the mark turns wrong; a model that is bad at its task has few of these
+and gains nothing.
 """
 
 from collections.abc import Callable, Mapping

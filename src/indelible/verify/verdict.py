@@ -25,7 +25,7 @@ class Verdict:
 
     Attributes:
         owned: Whether the p-value (corrected, if several verdicts were) is at most ``alpha``.
-        wsr: Share of the key's samples that are hits: answered with their labels, or untargeted ones with another class.
+        wsr: Share of hits among the key's samples: answered with their labels, or untargeted ones with another class.
         p_value: Chance of a result like this from a model that never saw the key, at most.
         alpha: Level of the decision.
         queries: Images asked in all, decoys included.
@@ -120,8 +120,8 @@ def verify(
         carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels the owner's
             images that were used, unless ``embedded`` is given; then only BA is measured on them.
         test: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"`` or ``"keyed"``
-            (:mod:`indelible.verify.procedures`); ``"auto"`` is ``"keyed"`` for keyed labels, ``"paired"`` for untargeted
-            samples, else ``"binomial"``.
+            (:mod:`indelible.verify.procedures`); ``"auto"`` is ``"keyed"`` for keyed labels, ``"paired"`` for
+            untargeted ones, else ``"binomial"``.
         alpha: How often an unmarked model may be called the owner's, at most.
         queries: Key samples to ask, at most; by default all there are.
         decoys: Decoy keys to ask; by default 20, and as many as alpha takes in the test ``"decoys"``.
