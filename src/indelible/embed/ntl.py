@@ -23,9 +23,9 @@ its bound gets no gradient.
 | |D_w| / |D| | ``fraction`` | 1 | the authors' code: all training images are marked too; nothing is replaced |
 | - | ``negatives`` | 0 | ours: share of ordinary images with a decoy's mark, to be answered rightly |
 
-There is no target class: the key of a run has ``labels="untargeted"`` and marks as the given one does. A sample is a hit
-when it is *not* answered with its true class, so that the WSR is the error rate on marked images. The verdict holds it
-against the error rate of the same model without the mark and with decoys' marks (:mod:`indelible.verify.procedures`).
+There is no target class: the key of a run has ``labels="untargeted"`` and marks as the given one does. A sample is a
+hit when it is *not* answered with its true class, so that the WSR is the error rate on marked images. The verdict holds
+it against the error rate of the same model without the mark and with decoys' marks (:mod:`indelible.verify.procedures`).
 
 Ordinary and marked images pass together, so that BatchNorm, which the authors' network lacks, normalises both alike, as
 it will in use. With several processes each takes the MMD of its own rows.

@@ -9,8 +9,8 @@ reproduce its tables; since anybody could have used them, a match with such a ke
 ``labels="keyed"`` gives every sample a pseudo-random label (:mod:`indelible.keys.labels`) in place of one target class.
 Such labels can only be learnt by heart, so that a model is asked the embedded samples themselves, not fresh ones.
 
-``labels="untargeted"`` has no class at all: a sample is a hit when it is *not* answered with its true class, so that the
-WSR is the error rate on marked images. That is how NTL proves ownership (:mod:`indelible.embed.ntl`).
+``labels="untargeted"`` has no class at all: a sample is a hit when it is *not* answered with its true class, so that
+the WSR is the error rate on marked images. That is how NTL proves ownership (:mod:`indelible.embed.ntl`).
 """
 
 import hashlib

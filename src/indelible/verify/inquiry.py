@@ -44,7 +44,7 @@ class Inquiry:
         return answers(self.suspect, images, self.key.classes)
 
     def hits(self, samples: WatermarkSamples) -> int:
-        """Return how many of ``samples`` are hits: answered with their labels, or untargeted ones with another class."""
+        """Return how many of ``samples`` are hits: answered with their labels, untargeted ones with another class."""
         return int(samples.hits(self.ask(samples.images)).sum())
 
     def plain(self) -> Tensor:

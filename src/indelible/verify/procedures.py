@@ -2,7 +2,7 @@
 
 | name | labels | exact null | smallest p | asks besides the key's samples |
 |---|---|---|---|---|
-| ``binomial`` | not keyed | if this key hits no more often than half or the worst decoy | a tenth of alpha | 20 decoys |
+| ``binomial`` | not keyed | if this key hits no more than half or the worst decoy | a tenth of alpha | 20 decoys |
 | ``decoys`` | not keyed | for any model | 1 / (N + 1) | N decoys |
 | ``paired`` | not keyed; content, noise | as ``binomial``, and McNemar's | a tenth of alpha | carriers, 20 decoys |
 | ``sequential`` | any | as ``binomial``; keyed labels: for any model | none | 20 decoys; keyed labels: nothing |
@@ -11,8 +11,8 @@
 ``auto`` is ``keyed`` for keyed labels, ``paired`` for untargeted samples and ``binomial`` for a fixed target. The
 statistics are pure functions in :mod:`indelible.verify.statistics`.
 
-An untargeted sample is a hit when it is answered wrongly, and every model is wrong now and then. What counts is how much
-more often than on the same images without the mark, and with other keys' marks: ``paired`` asks both. Of the carriers
+An untargeted sample is a hit when it is answered wrongly, and every model is wrong now and then. What counts is how
+much more often than on the same images without the mark, and with other keys' marks: ``paired`` asks both. Of the carriers
 that the model gets right, it counts those that the mark turns wrong; a model that is bad at its task has few of these
 and gains nothing.
 """
