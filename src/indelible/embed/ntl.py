@@ -25,7 +25,7 @@ its bound gets no gradient.
 
 There is no target class: the key of a run has ``labels="untargeted"`` and marks as the given one does. A sample is a
 hit when it is *not* answered with its true class, so that the WSR is the error rate on marked images. The verdict holds
-it against the error rate of the same model without the mark and with decoys' marks (:mod:`indelible.verify.procedures`).
+it against the same model's error rate without the mark and with decoys' marks (:mod:`indelible.verify.procedures`).
 
 Ordinary and marked images pass together, so that BatchNorm, which the authors' network lacks, normalises both alike, as
 it will in use. With several processes each takes the MMD of its own rows.

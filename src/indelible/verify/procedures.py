@@ -12,9 +12,9 @@
 statistics are pure functions in :mod:`indelible.verify.statistics`.
 
 An untargeted sample is a hit when it is answered wrongly, and every model is wrong now and then. What counts is how
-much more often than on the same images without the mark, and with other keys' marks: ``paired`` asks both. Of the carriers
-that the model gets right, it counts those that the mark turns wrong; a model that is bad at its task has few of these
-and gains nothing.
+much more often than on the same images without the mark, and with other keys' marks: ``paired`` asks both. Of the
+carriers that the model gets right, it counts those that the mark turns wrong; a model that is bad at its task has few
+of these and gains nothing.
 """
 
 from collections.abc import Callable, Mapping
