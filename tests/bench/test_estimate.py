@@ -1,5 +1,6 @@
 """Estimates: passes counted by hand, and against what finished runs counted themselves."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,18 @@ def test_the_papers_passes_by_hand() -> None:
     # The verdict: clean and marked test images, twenty decoys; a curve of twenty models on all test images.
     assert evaluation_passes(own["ft"], CIFAR) == 40_000
     assert evaluation_passes(own["anp"], CIFAR) == 40_000 + 20 * 20_000
+
+
+def test_passes_of_the_comparisons_by_hand() -> None:
+    preset = load_preset("adversarial-training")
+    models = {cell.method: cell for cell in plan_cells(preset, {"cifar10": None}) if cell.attack is None}
+    passes = {name: training_passes(cell, CIFAR, cell) for name, cell in models.items()}
+    assert passes["pgd-at"] == 11 * 100 * 40_000  # ten steps of the search, one to train
+    assert passes["trades"] == 13 * 100 * 40_000  # the fixed answer, ten steps, two to train
+    rates = load_preset("ft-learning-rates")
+    rates = replace(rates, methods=tuple(one for one in rates.methods if one.name == "ntl"))
+    (ntl, *_) = (cell for cell in plan_cells(rates, {"cifar10": None}) if cell.attack is None)
+    assert training_passes(ntl, CIFAR, ntl) == 2 * 100 * 40_000
 
 
 @pytest.mark.slow

@@ -179,6 +179,24 @@ def test_learning_rates_are_columns() -> None:
     assert _entry(grid, ("APP",), "1e-2").measured is None
 
 
+@pytest.mark.parametrize("scale", ["", "-cpu"])
+def test_the_comparisons_of_the_appendix_stand_beside_the_paper(scale: str) -> None:
+    cells = [make_cell("content", method, attack, wsr=0.5) for method in ("vanilla", "pgd-at", "trades", "app")
+             for attack in (None, *PAPER_ATTACKS)]  # fmt: skip
+    grid = _grids({"preset": f"adversarial-training{scale}", "cells": cells})[0]
+    assert [row.labels for row in grid.rows] == [("Vanilla",), ("PGD-AT",), ("TRADES",), ("APP",)]
+    assert _entry(grid, ("PGD-AT",), "FT").difference == pytest.approx(0.5 - 0.2059)
+    assert _entry(grid, ("TRADES",), "NAD").difference == pytest.approx(0.5 - 0.0545)
+    cells = [make_cell("content", method, None, wsr=0.9) for method in ("rose", "ntl", "cae", "app")]
+    for cell in list(cells):
+        after = make_cell("content", cell["method"], "ft-2e-2", wsr=0.4)
+        cells.append({**after, "settings": {"attack": "ft", "attack_settings": {"lr": 2e-2}}})
+    grid = _grids({"preset": f"ft-learning-rates{scale}", "cells": cells})[0]
+    assert [row.labels[0] for row in grid.rows] == ["ROSE*", "ROSE", "NTL*", "NTL", "CAE*", "CAE", "APP"]
+    assert _entry(grid, ("NTL",), "2e-2").difference == pytest.approx(0.4 - 0.3671)
+    assert any("error rate" in note for note in grid.notes)
+
+
 def test_wins_are_counted_where_there_is_something_to_beat() -> None:
     assert wins(_grids(make_results())[0], measured=True) == ((18, 18), (3, 3))
     assert wins(_grids(make_results(methods=["app"]))[0], measured=True) == ((0, 0), (0, 0))

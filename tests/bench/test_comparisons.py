@@ -1,0 +1,48 @@
+"""The comparisons of the appendix as cells: NTL's key, statistic and verdict from the model to the record of an attack."""
+
+from pathlib import Path
+
+from indelible.bench.runner import Board, run_cells
+from indelible.bench.store import open_store
+from indelible.keys.key import Key
+from tests.bench.micro import InlineEngine, cells_of, write_preset
+
+METHODS = """[methods.ntl]
+alpha = 1.0
+beta = 3.0
+alpha_mmd = 3.0
+beta_mmd = 3.0
+
+[methods.pgd-at]
+steps = 1
+
+[methods.trades]
+steps = 1
+"""
+
+
+def test_cells_of_the_comparisons(tmp_path: Path) -> None:
+    _, cells = cells_of(write_preset(tmp_path, change=("[methods.vanilla]\n", METHODS)))
+    wanted = [cell for cell in cells if cell.method in {"pgd-at", "trades", "ntl"}]
+    wanted = [cell for cell in wanted if cell.attack is None or cell.method == "ntl"]
+    store = open_store(tmp_path / "store")
+    run_cells(Board(wanted), store, InlineEngine(), device="cpu")
+    records = {(cell.method, cell.attack): store.record(cell.digest) for cell in wanted}
+    assert len(records) == 4
+    before, after = records["ntl", None], records["ntl", "ft"]
+    assert before is not None
+    assert after is not None
+    # The preset has a target class; NTL's key leaves it out.
+    assert (before["inputs"]["labels"], before["inputs"]["target"]) == ("untargeted", None)
+    digest = next(cell.digest for cell in wanted if (cell.method, cell.attack) == ("ntl", None))
+    with store.reading(digest) as folder:
+        assert Key.load(folder / "key").labels == "untargeted"
+    for record in (before, after):
+        measured = record["measured"]
+        assert measured["trials"] == 80  # images of every class
+        assert measured["wsr"] == measured["hits"] / 80
+        assert measured["test"].startswith("McNemar")
+    # With some wrong answers to 80 ordinary images, errors on marked ones are not fewer than none.
+    assert before["measured"]["ba"] + before["measured"]["wsr"] > 0
+    assert records["pgd-at", None] is not None
+    assert records["trades", None] is not None
