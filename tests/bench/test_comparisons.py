@@ -1,4 +1,4 @@
-"""The comparisons of the appendix as cells: NTL's key, statistic and verdict from the model to the record of an attack."""
+"""The comparisons of the appendix as cells: NTL's key, statistic and verdict, up to the record of an attack."""
 
 from pathlib import Path
 

@@ -12,6 +12,7 @@ from indelible.report.paper.layouts import LAYOUTS
 from indelible.report.paper.observations import results_of
 from indelible.report.paper.outcome import outcome, wins
 from indelible.report.paper.sources import measured_tables
+from indelible.report.suite import PAPER_ATTACKS
 from tests.report.results import make_cell, make_results
 
 
