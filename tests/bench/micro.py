@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
+import pytest
 from torch import Tensor
 
 from indelible.bench.cells import Cell, data_digests, plan_cells
@@ -14,6 +15,7 @@ from indelible.bench.engines import Job
 from indelible.bench.preset import Preset, load_preset
 from indelible.bench.store import open_store
 from indelible.bench.work import Outcome, do_cell
+from indelible.embed import EMBEDDINGS
 from tests.conftest import TinyNet, stripes
 
 PRESET = """# indelible bench run micro.toml
@@ -88,6 +90,15 @@ def write_preset(folder: Path, *, extra: str = "", images: int = 160, change: tu
         (PRESET.format(data=data) + extra).replace(*change) if change[0] else PRESET.format(data=data) + extra
     )
     return path
+
+
+def known_preset(name: str) -> Preset:
+    """Return a preset of the package; the test is skipped if it names a method that is not registered."""
+    preset = load_preset(name)
+    unknown = {method.name for method in preset.methods} - set(EMBEDDINGS)
+    if unknown:
+        pytest.skip(f"not registered: {', '.join(sorted(unknown))}")
+    return preset
 
 
 def cells_of(path: Path) -> tuple[Preset, list[Cell]]:

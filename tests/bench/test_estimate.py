@@ -1,5 +1,6 @@
 """Estimates: passes counted by hand, and against what finished runs counted themselves."""
 
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,10 +8,10 @@ import pytest
 
 from indelible.bench.cells import plan_cells
 from indelible.bench.estimate import Size, estimate, evaluation_passes, size_of, training_passes
-from indelible.bench.preset import load_preset
+from indelible.bench.preset import load_preset, preset_names
 from indelible.bench.runner import Board, run_cells
 from indelible.bench.store import open_store
-from tests.bench.micro import OTHER_ATTACKS, InlineEngine, cells_of, write_preset
+from tests.bench.micro import OTHER_ATTACKS, InlineEngine, cells_of, known_preset, write_preset
 
 CIFAR = Size(train=50_000, test=10_000, classes=10, shape=(3, 32, 32))
 
@@ -45,6 +46,20 @@ def test_passes_of_the_comparisons_by_hand() -> None:
     rates = replace(rates, methods=tuple(one for one in rates.methods if one.name == "ntl"))
     (ntl, *_) = (cell for cell in plan_cells(rates, {"cifar10": None}) if cell.attack is None)
     assert training_passes(ntl, CIFAR, ntl) == 2 * 100 * 40_000
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_shipped_preset_can_be_estimated(name: str) -> None:
+    preset = known_preset(name)
+    cells = plan_cells(preset, defaultdict[str, None](lambda: None))
+    models = {cell.digest: cell for cell in cells if cell.attack is None}
+    assert all(training_passes(cell, CIFAR, models[cell.needs or cell.digest]) > 0 for cell in cells)
+
+
+def test_exponential_weights_share_the_runs_epochs_on_a_cpu() -> None:
+    cells = plan_cells(load_preset("cifar10-cpu"), {"cifar10": None, "mnist": None})
+    own = {cell.method: cell for cell in cells if cell.attack is None and cell.kind == "content"}
+    assert training_passes(own["ew"], CIFAR, own["ew"]) == training_passes(own["vanilla"], CIFAR, own["vanilla"])
 
 
 @pytest.mark.slow

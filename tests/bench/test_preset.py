@@ -8,7 +8,7 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.bench.cells import plan_cells
 from indelible.bench.preset import load_preset, preset_names, read_preset
 from indelible.bench.reported import REPORTED_TABLES
-from indelible.embed import EMBEDDINGS
+from tests.bench.micro import known_preset
 
 MINIMAL = """title = "T"
 data = "fashion-mini"
@@ -20,10 +20,7 @@ architectures = ["resnet-mini"]
 
 @pytest.mark.parametrize("name", preset_names())
 def test_every_shipped_preset_plans(name: str) -> None:
-    preset = load_preset(name)
-    unknown = {method.name for method in preset.methods} - set(EMBEDDINGS)
-    if unknown:
-        pytest.skip(f"methods that are not registered: {unknown}")
+    preset = known_preset(name)
     sources = {str(variant.settings["source"]) for variant in preset.kinds if "source" in variant.settings}
     cells = plan_cells(preset, dict.fromkeys({preset.data, *sources}))
     grid = len(preset.seeds) * len(preset.architectures) * len(preset.kinds) * len(preset.methods)
