@@ -1,7 +1,13 @@
 """The comparisons of the appendix as cells: NTL's key, statistic and verdict, up to the record of an attack."""
 
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from indelible.bench.cells import plan_cells
+from indelible.bench.preset import load_preset
 from indelible.bench.runner import Board, run_cells
 from indelible.bench.store import open_store
 from indelible.keys.key import Key
@@ -19,6 +25,22 @@ steps = 1
 [methods.trades]
 steps = 1
 """
+
+
+def digests(preset: str, *methods: str) -> dict[str, str]:
+    found = load_preset(preset)
+    found = replace(found, methods=tuple(one for one in found.methods if one.name in methods))
+    return {cell.name: cell.digest for cell in plan_cells(found, defaultdict[str, None](lambda: None))}
+
+
+@pytest.mark.parametrize(("scale", "table"), [("", "cifar10-paper"), ("-cpu", "cifar10-cpu")])
+def test_models_and_attacks_are_shared_with_the_main_table(scale: str, table: str) -> None:
+    main = digests(table, "vanilla", "app").items()
+    shared = digests(f"adversarial-training{scale}", "vanilla", "app")
+    assert len(shared) == 2 * 7
+    assert shared.items() <= main
+    rates = digests(f"ft-learning-rates{scale}", "app")
+    assert {name: digest for name, digest in rates.items() if "/before/" in name}.items() <= main
 
 
 def test_cells_of_the_comparisons(tmp_path: Path) -> None:
