@@ -21,7 +21,7 @@ from indelible.base.records import Record, hardware
 from indelible.base.registry import MethodInfo, Registry
 from indelible.data.convert import as_data
 from indelible.data.images import Data
-from indelible.keys.key import Key, WatermarkSamples
+from indelible.keys.key import FRESH, Key, WatermarkSamples
 from indelible.nn.layers import check_finite
 from indelible.nn.statistics import kept_frozen
 from indelible.train import Fitted, Objective, TrainSettings, fit
@@ -134,7 +134,7 @@ class Embedding:
         normalize = self.settings.normalize
         if self.test is not None:
             rates["ba"] = accuracy(model, self.test, normalize=normalize)
-        if self.test is not None or self.key.labels == "keyed":
+        if self.test is not None or self.key.labels not in FRESH:
             asked = self.key.questions(self.data, self.test)
             rates["wsr"] = success_rate(model, asked, normalize=normalize)
         if self.samples is not None:

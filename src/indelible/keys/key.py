@@ -33,7 +33,7 @@ from indelible.keys.noise import NoiseMark
 from indelible.keys.samples import WatermarkSamples
 from indelible.keys.unrelated import Purpose, UnrelatedMark
 
-__all__ = ["KINDS", "LABELS", "SCHEMES", "Key", "Kind", "Labels", "Scheme", "WatermarkSamples"]
+__all__ = ["FRESH", "KINDS", "LABELS", "SCHEMES", "Key", "Kind", "Labels", "Scheme", "WatermarkSamples"]
 
 Kind = Literal["content", "noise", "unrelated"]
 Scheme = Literal["derived", "paper"]
@@ -41,6 +41,8 @@ Labels = Literal["fixed", "keyed", "untargeted"]
 KINDS: tuple[Kind, ...] = ("content", "noise", "unrelated")
 SCHEMES: tuple[Scheme, ...] = ("derived", "paper")
 LABELS: tuple[Labels, ...] = ("fixed", "keyed", "untargeted")
+FRESH: tuple[Labels, ...] = ("fixed", "untargeted")
+"""Labels that carry over to images that were not embedded: a model is asked fresh samples."""
 _PAPER_TARGET = 0
 _KEYED_COUNT = 100
 _VERIFY_GENERATED = 1000

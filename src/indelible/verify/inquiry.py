@@ -7,7 +7,7 @@ from torch import Tensor
 
 from indelible.base.errors import InputError
 from indelible.data.images import Data
-from indelible.keys.key import Key, WatermarkSamples
+from indelible.keys.key import FRESH, Key, WatermarkSamples
 from indelible.verify.suspects import Suspect, answers
 
 __all__ = ["DECOYS", "Inquiry", "asked_samples"]
@@ -83,7 +83,7 @@ def asked_samples(
         embedded: The samples that were embedded; with keyed labels they are what is asked.
         queries: How many to ask; None for all.
     """
-    if key.labels != "keyed":
+    if key.labels in FRESH:
         if carriers is None:
             raise InputError(
                 f"a key with {key.labels} labels is verified on images that marks are drawn on. Give carriers."

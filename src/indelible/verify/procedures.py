@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import torch
 
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.keys.key import Key, Labels
+from indelible.keys.key import FRESH, Key, Labels
 from indelible.keys.unrelated import UnrelatedMark
 from indelible.verify.inquiry import DECOYS, Inquiry
 from indelible.verify.statistics import (
@@ -226,8 +226,6 @@ def sequential(inquiry: Inquiry) -> Finding:
     )  # fmt: skip
 
 
-_OPEN: tuple[Labels, ...] = ("fixed", "untargeted")
-"""Labels whose null rate is not known and has to be measured on decoys."""
 _OWN: Mapping[Labels, str] = {"fixed": "binomial", "keyed": "keyed", "untargeted": "paired"}
 
 PROCEDURES: Mapping[str, Procedure] = {
@@ -235,15 +233,15 @@ PROCEDURES: Mapping[str, Procedure] = {
     for one in (
         Procedure(
             name="binomial", title="exact binomial, null rate bounded by the worst of the decoy keys",
-            labels=_OPEN, run=binomial,
+            labels=FRESH, run=binomial,
         ),
-        Procedure(name="decoys", title="exact rank of the key among decoy keys", labels=_OPEN, run=rank),
+        Procedure(name="decoys", title="exact rank of the key among decoy keys", labels=FRESH, run=rank),
         Procedure(
             name="paired", title="McNemar's exact test with and without the mark, and against the worst decoy's mark",
-            labels=_OPEN, run=paired,
+            labels=FRESH, run=paired,
         ),
         Procedure(
-            name="sequential", title="anytime-valid e-process, one query at a time", labels=(*_OPEN, "keyed"),
+            name="sequential", title="anytime-valid e-process, one query at a time", labels=(*FRESH, "keyed"),
             run=sequential,
         ),
         Procedure(name="keyed", title="exact binomial over the draw of the keyed labels", labels=("keyed",), run=keyed),

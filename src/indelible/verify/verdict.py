@@ -8,7 +8,7 @@ from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.records import plain, versions
 from indelible.data.augment import Normalization
 from indelible.data.convert import as_data
-from indelible.keys.key import Key, WatermarkSamples
+from indelible.keys.key import FRESH, Key, WatermarkSamples
 from indelible.verify.inquiry import Inquiry, asked_samples
 from indelible.verify.procedures import Finding, Procedure, procedure_for
 from indelible.verify.statistics import holm
@@ -141,10 +141,10 @@ def verify(
     )  # fmt: skip
     found = procedure.run(inquiry)
     # The owner's own training images say nothing of accuracy.
-    judged = images is not None and (key.labels != "keyed" or embedded is not None)
+    judged = images is not None and (key.labels in FRESH or embedded is not None)
     ba = inquiry.accuracy() if accuracy and judged else None
     wsr_embedded = None
-    if embedded is not None and key.labels != "keyed":
+    if embedded is not None and key.labels in FRESH:
         wsr_embedded = inquiry.hits(embedded) / len(embedded)
     owned = found.p_value <= alpha
     return Verdict(
