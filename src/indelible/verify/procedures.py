@@ -153,23 +153,20 @@ def paired(inquiry: Inquiry) -> Finding:
     after = samples.hits(inquiry.ask(samples.images))
     gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
     free = int((~before).sum())
-    if free == 0:  # all carriers are hits as they are
-        decoys = [(0, 1)]
-        bounded, null_rate = 1.0, 1.0
-    else:
-        decoys = []
-        for number in range(inquiry.decoys or DECOYS):
-            mark = inquiry.key.decoy(number).mark()
-            # All carriers are asked, those that hit anyway too: what is asked must not depend on answers (query logs).
-            won = samples.hits(inquiry.ask(mark.apply(plain)))  # type: ignore[union-attr]  # no unrelated mark
-            decoys.append((int((won & ~before).sum()), free))
-        miss = inquiry.alpha * _MISS_SHARE
+    decoys = []
+    for number in range(inquiry.decoys or DECOYS):
+        mark = inquiry.key.decoy(number).mark()
+        # All carriers are asked, those that hit anyway too, and if all do: what is asked must not depend on answers.
+        won = samples.hits(inquiry.ask(mark.apply(plain)))  # type: ignore[union-attr]  # no unrelated mark
+        decoys.append((int((won & ~before).sum()), free))
+    miss, bounded, null_rate = inquiry.alpha * _MISS_SHARE, 1.0, 1.0
+    if free > 0:  # else all carriers are hits as they are, and nothing can be shown
         null_rate = bounded_rate(decoys, miss)
         bounded = min(1.0, binomial_tail(gained, free, null_rate) + miss)
     sign = mcnemar(gained, lost)
     return Finding(
         hits=int(after.sum()), trials=len(after), p_value=max(bounded, sign), null_rate=null_rate,
-        decoy_rate=_worst(decoys), decoys=len(decoys) if free else 0,
+        decoy_rate=_worst(decoys) if free else None, decoys=len(decoys),
         counts={"gained": gained, "lost": lost, "free": free, "mcnemar_p": sign},
         assumptions=(
             (
