@@ -64,7 +64,5 @@ def test_cells_of_the_comparisons(tmp_path: Path) -> None:
         assert measured["trials"] == 80  # images of every class
         assert measured["wsr"] == measured["hits"] / 80
         assert measured["test"].startswith("McNemar")
-    # With some wrong answers to 80 ordinary images, errors on marked ones are not fewer than none.
-    assert before["measured"]["ba"] + before["measured"]["wsr"] > 0
     assert records["pgd-at", None] is not None
     assert records["trades", None] is not None
