@@ -131,13 +131,14 @@ def settings_of(objective: Callable[..., Objective], method: Any) -> Any:
 
 
 def test_settings_are_checked_and_decide_a_checkpoint() -> None:
-    for build in (PGDTraining, TradeOff):
+    builds: tuple[type[Any], ...] = (PGDTraining, TradeOff)
+    for build in builds:
         with pytest.raises(InputError, match="8/255"):
             build(eps=8.0)  # somebody who thinks in steps of 1/255
         with pytest.raises(InputError, match="positive"):
             build(steps=0)
         with pytest.raises(UnknownNameError, match="eval, train"):
-            build(mode="test")  # type: ignore[arg-type]
+            build(mode="test")
     with pytest.raises(InputError, match="beta"):
         TradeOff(beta=-1.0)
     assert settings_of(_PGDObjective, PGDTraining()) != settings_of(_PGDObjective, PGDTraining(steps=9))

@@ -22,8 +22,8 @@ DATA = stripes(160)
 
 
 def untargeted(**settings: Any) -> Key:
-    given = {"kind": "content", "classes": 4, "shape": SHAPE, "labels": "untargeted", "secret": SECRET, **settings}
-    return Key.create(**given)
+    settings = {"kind": "content", "classes": 4, "shape": SHAPE, "labels": "untargeted", **settings}
+    return Key.create(**{"secret": SECRET, **settings})
 
 
 def bars(images: Tensor) -> Tensor:
