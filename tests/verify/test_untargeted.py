@@ -120,7 +120,7 @@ def test_a_bad_model_gains_nothing_by_being_wrong() -> None:
     assert (verdict.counts["gained"], verdict.p_value, verdict.owned) == (0, 1.0, False)
     always = verify(Suspect(lambda images: torch.ones(len(images), dtype=torch.bool)), untargeted(), DATA)
     assert (always.wsr, always.p_value) == (1.0, 1.0)
-    # Nothing is left to turn, and still the same questions are asked: what a server sees does not depend on its answers.
+    # Nothing is left to turn, and still the same is asked: what a server sees does not depend on its answers.
     assert (always.queries, always.decoy_rate) == (verdict.queries, None)
 
 
