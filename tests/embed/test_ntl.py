@@ -30,7 +30,7 @@ WEIGHTS = {"alpha": 0.1, "beta": 1.0, "alpha_mmd": 0.1, "beta_mmd": 1.0}
 )
 def test_the_loss_and_its_bounds_by_hand(target: float, distance: float, taken: float) -> None:
     parts = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (0.7, target, distance)]
-    loss = ntl_loss(*parts, **WEIGHTS)
+    loss = ntl_loss(parts[0], parts[1], parts[2], **WEIGHTS)
     assert float(loss.detach()) == pytest.approx(0.7 - taken)
     loss.backward()
     gradients = [float(part.grad) for part in parts if part.grad is not None]
