@@ -86,7 +86,7 @@ def embed_into(folder: Path, job: EmbeddingJob) -> Run | None:
         return None
     return Run.save(
         folder, model=embedded.model, record=embedded.record, architecture=architecture, data=job.data, split=split,
-        key=key,
+        key=embedded.key,
     )  # fmt: skip
 
 

@@ -108,6 +108,7 @@ def _network_of(weights: Path | None) -> str | None:
 def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int]) -> "Key":
     """Return the key of the run: one that is given, one of an earlier session, or a new one, kept at once."""
     from indelible.cli.making import make_key
+    from indelible.embed import key_for
     from indelible.keys import Key
 
     kept = arguments.out / "key"
@@ -115,6 +116,6 @@ def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int
         return Key.load(arguments.key)
     if kept.is_dir():
         return Key.load(kept)
-    key = make_key(arguments, classes, shape)
+    key = key_for(make_key(arguments, classes, shape), arguments.method, arguments.preset, **assignments(arguments.set))
     key.save(kept)
     return key

@@ -1,9 +1,11 @@
 """Put a watermark into a model: one file per method."""
 
 from indelible.embed.app import APP, AdversarialPerturbation
-from indelible.embed.base import EMBEDDINGS, Embedded, EmbeddingMethod, embed
+from indelible.embed.base import EMBEDDINGS, Embedded, EmbeddingMethod, embed, key_for
+from indelible.embed.cae import ConferrableExamples
 from indelible.embed.cw import CW, CertifiedTraining
 from indelible.embed.ew import EW, ExponentialWeights
+from indelible.embed.rose import Rose
 from indelible.embed.vanilla import Vanilla
 
 __all__ = [
@@ -13,9 +15,12 @@ __all__ = [
     "EW",
     "AdversarialPerturbation",
     "CertifiedTraining",
+    "ConferrableExamples",
     "Embedded",
     "EmbeddingMethod",
     "ExponentialWeights",
+    "Rose",
     "Vanilla",
     "embed",
+    "key_for",
 ]

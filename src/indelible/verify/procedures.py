@@ -7,8 +7,9 @@
 | ``paired`` | fixed; content, noise | as ``binomial``, and McNemar's | a tenth of alpha | plain carriers, 20 decoys |
 | ``sequential`` | both | as ``binomial``; keyed labels: for any model | none | 20 decoys; keyed labels: nothing |
 | ``keyed`` | keyed | for any model | none | nothing |
+| ``references`` | stored | if no model hits oftener than half or the worst reference model | a tenth of alpha | nothing |
 
-``auto`` is ``keyed`` for keyed labels and ``binomial`` for a fixed target. The statistics are pure functions in
+``auto`` is ``keyed`` for keyed labels, ``references`` for a fingerprint and ``binomial`` for a fixed target. The statistics are pure functions in
 :mod:`indelible.verify.statistics`.
 """
 
@@ -31,6 +32,7 @@ from indelible.verify.statistics import (
     keyed_rate,
     mcnemar,
     rank_p_value,
+    rareness,
 )
 
 __all__ = ["PROCEDURES", "Finding", "Procedure", "procedure_for"]
@@ -43,6 +45,10 @@ _RANK_SAMPLES = 200
 _NO_MORE = (
     "an unmarked model answers this key's samples with its label no more often than every other time, or than the "
     "worst of {} decoys' if that is more"
+)
+_LIKE_REFERENCES = (
+    "an independent model answers these queries with their labels no more often than every other time, or than the "
+    "worst of the {} reference models that whoever made the fingerprint trained and held back"
 )
 _INDEPENDENT = "its answers to different samples are independent"
 _ANY_MODEL = "nothing is assumed of the model: its answers may favour a class and depend on each other"
@@ -179,11 +185,29 @@ def keyed(inquiry: Inquiry) -> Finding:
     hits = int((found == samples.labels).sum())
     open_ = len(samples) if samples.true is None else int((found != samples.true).sum())
     with_truth = samples.true is not None
+    p_value = keyed_p_value(hits, open_, inquiry.key.classes, with_truth=with_truth)
     return Finding(
-        hits=hits, trials=len(samples),
-        p_value=keyed_p_value(hits, open_, inquiry.key.classes, with_truth=with_truth),
-        null_rate=keyed_rate(inquiry.key.classes, with_truth=with_truth), counts={"open": open_},
+        hits=hits, trials=len(samples), p_value=p_value,
+        null_rate=keyed_rate(inquiry.key.classes, with_truth=with_truth),
+        counts={"open": open_, "rareness": rareness(p_value)},
         assumptions=("the labels are those that the secret draws, unknown to whoever made the model", _ANY_MODEL),
+    )  # fmt: skip
+
+
+def references(inquiry: Inquiry) -> Finding:
+    """Exact binomial, null rate bounded by the worst reference model of a fingerprint."""
+    fingerprint = inquiry.key.fingerprint
+    if fingerprint is None:
+        raise InputError("reference models belong to a fingerprint, which this key is not.")
+    hits, nulls = inquiry.hits(inquiry.samples), fingerprint.nulls
+    p_value, null_rate = bounded_binomial(hits, len(inquiry.samples), nulls, inquiry.alpha * _MISS_SHARE)
+    return Finding(
+        hits=hits, trials=len(inquiry.samples), p_value=p_value, null_rate=null_rate,
+        counts={"references": len(nulls), "reference_rate": _worst(nulls)},
+        assumptions=(
+            _LIKE_REFERENCES.format(len(nulls)), _INDEPENDENT,
+            "whoever made the fingerprint is honest: queries, labels and the reference models' hits are theirs",
+        ),
     )  # fmt: skip
 
 
@@ -233,6 +257,10 @@ PROCEDURES: Mapping[str, Procedure] = {
             run=sequential,
         ),
         Procedure(name="keyed", title="exact binomial over the draw of the keyed labels", labels=("keyed",), run=keyed),
+        Procedure(
+            name="references", title="exact binomial, null rate bounded by the worst reference model held back",
+            labels=("stored",), run=references,
+        ),
     )
 }  # fmt: skip
 
@@ -240,7 +268,7 @@ PROCEDURES: Mapping[str, Procedure] = {
 def procedure_for(name: str, key: Key) -> Procedure:
     """Return the procedure called ``name``; ``"auto"`` is the key's own. One that is not for its labels is refused."""
     if name == "auto":
-        name = "keyed" if key.labels == "keyed" else "binomial"
+        name = {"keyed": "keyed", "stored": "references"}.get(key.labels, "binomial")
     if name not in PROCEDURES:
         raise UnknownNameError("test", name, ["auto", *PROCEDURES])
     found = PROCEDURES[name]
