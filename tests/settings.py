@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from indelible.base.checks import setting_names
+from indelible.embed import EMBEDDINGS
 from indelible.models.vit import VisionTransformer
 from tests.conftest import SHAPE, TinyNet
 
@@ -17,6 +19,11 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "ew": {"epochs": 10, "milestones": (0.8,)},
     "cw": {"levels": 3, "step": 0.02, "draws": 3, "start_epoch": 2, "rows": 16},
     "app": {"alpha": 0.03, "rows": 16, "clean_rows": 16},
+    "rose": {"count": 6, "rows": 16},
+    "cae": {
+        "count": 24, "surrogates": 1, "references": 1, "held": 1, "share": 0.5, "candidates": 32, "steps": 12,
+        "eps": 0.6, "lr": 0.08, "threshold": 0.0,
+    },
 }
 
 # The paper's ablations and our own switches are plain settings of the same methods.
@@ -27,6 +34,13 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "ew folded": ("ew", {**SETTINGS["ew"], "leave": "folded"}),
     "cw at once": ("cw", {**SETTINGS["cw"], "together": 3}),
 }
+
+
+
+def share(method: str, fraction: float) -> dict[str, float]:
+    """Return the share of marked images as a setting, for methods that have one."""
+    return {"fraction": fraction} if "fraction" in setting_names(EMBEDDINGS[method].build) else {}
+
 
 TRAIN: Mapping[str, Any] = {"epochs": 8, "batch_size": 32, "lr": 0.05, "augmentation": "none"}
 FRACTION = 0.15

@@ -105,6 +105,11 @@ def _embedding(settings: Mapping[str, Any], owned: float) -> float:
     elif settings["method"] == "app":
         rows = (own["rows"] + own["clean_rows"] * own["clean_bn"]) * (2 if own["eps"] > 0 else 1)
         extra = plain * rows / own["every"] / train["batch_size"]
+    elif settings["method"] == "rose":
+        extra = plain * own["rows"] / train["batch_size"]
+    elif settings["method"] == "cae":
+        extra = own["share"] * plain * (2 * own["surrogates"] + own["references"] + own["held"])
+        extra += own["candidates"] * own["steps"] * (1 + own["surrogates"] + own["references"])
     return plain + extra
 
 
