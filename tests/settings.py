@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from indelible.base.checks import setting_names
 from indelible.embed import EMBEDDINGS
+from indelible.keys.key import Key
 from indelible.models.vit import VisionTransformer
 from tests.conftest import SHAPE, TinyNet
 
@@ -24,7 +25,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "count": 24, "surrogates": 1, "references": 1, "held": 1, "share": 0.5, "candidates": 32, "steps": 12,
         "eps": 0.6, "lr": 0.08, "threshold": 0.0,
     },
-}
+}  # fmt: skip
 
 # The paper's ablations and our own switches are plain settings of the same methods.
 VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -35,6 +36,16 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "cw at once": ("cw", {**SETTINGS["cw"], "together": 3}),
 }
 
+
+# Key images of another domain: noise on bars is nothing that every network can tell apart by heart.
+KEYS: Mapping[str, Mapping[str, Any]] = {"rose": {"kind": "unrelated", "labels": "keyed", "count": 6}}
+
+
+def key_of(method: str, key: Key) -> Key:
+    """Return the key that a sweep embeds with a method: ``key``, or another one of its secret."""
+    if method not in KEYS:
+        return key
+    return Key.create(classes=key.classes, shape=key.shape, secret=key.secret, **KEYS[method])
 
 
 def share(method: str, fraction: float) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""CAE: the score and the loss by hand, queries within their ball, and a fingerprint that tells copies from strangers."""
+"""CAE: score and loss by hand, queries within their ball, and a fingerprint that tells copies from strangers."""
 
 import math
 from dataclasses import replace
@@ -65,7 +65,8 @@ def test_queries_stay_in_their_ball_and_models_as_they_are() -> None:
     for model, kept in zip(models, before, strict=True):
         assert all(torch.equal(value, kept[name]) for name, value in model.state_dict().items())
         assert all(weight.grad is None for weight in model.parameters())
-    assert torch.equal(made, search(models[0], models[1:2], models[2:], images, settings)), "the same seed, the same bits"
+    again = search(models[0], models[1:2], models[2:], images, settings)
+    assert torch.equal(made, again), "the same seed, the same bits"
 
 
 def test_a_surrogate_learns_the_sources_answers(net: TinyNet) -> None:
@@ -73,9 +74,9 @@ def test_a_surrogate_learns_the_sources_answers(net: TinyNet) -> None:
         def forward(self, images: Tensor) -> Tensor:
             return torch.eye(4)[torch.full((len(images),), 2)]
 
-    images, seen = torch.rand(6, *SHAPE), []
+    images, seen = torch.rand(6, *SHAPE), list[Tensor]()
     step = Step(model=net, images=images, labels=torch.zeros(6, dtype=torch.int64), number=0, epoch=0,
-                backward=lambda loss: seen.append(loss))  # fmt: skip
+                backward=seen.append)  # fmt: skip
     net.eval()
     loss = Imitation(Always()).backward(step)
     assert torch.equal(loss, torch.nn.functional.cross_entropy(net(images), torch.full((6,), 2)).detach())
@@ -135,7 +136,7 @@ class TestFingerprint:
         assert any("honest" in one for one in verdict.assumptions)
         if verdict.owned:
             assert "forgeable" in verdict.sentence
-        with pytest.raises(InputError, match="not for stored labels.*references"):
+        with pytest.raises(InputError, match=r"not for stored labels.*references"):
             indelible.verify(source, embedded.key, test="keyed")
 
     def test_it_is_kept_with_the_key(self, made: tuple[Embedded, nn.Module], tmp_path: Path) -> None:

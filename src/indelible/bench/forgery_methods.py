@@ -6,8 +6,8 @@ others victims. Each attempt is made on the forger's models alone and then put t
 | rule | what the forger does | grants a claim when |
 |---|---|---|
 | ROSE | draws secrets for natural images, keeps the best | ``indelible.verify`` at alpha |
-| ROSE, part hashed | labels depend on the first image only: the others are chosen to have them | rareness of 1/K a match |
-| CAE, claimant's references | makes queries that transfer, and says that no reference hits | ``indelible.verify`` at alpha |
+| ROSE, part hashed | the first image decides all labels: picks the others to have them | binomial tail at 1/K |
+| CAE, claimant's references | makes queries that transfer, says that none hits | ``indelible.verify`` at alpha |
 | CAE, auditor's references | the same queries | the same, with the hits of the auditor's own models |
 """
 
@@ -97,7 +97,8 @@ def measure_method_forgery(
     own, auditor = nets[: how.surrogates], nets[how.surrogates : how.surrogates + how.references]
     victims, images = nets[how.surrogates + how.references :], test.gather(torch.arange(len(test)))
     rows = [
-        _rose(own, victims, images, how), _part_hashed(own, victims, images, how), *_cae(own, auditor, victims, images, how)
+        _rose(own, victims, images, how), _part_hashed(own, victims, images, how),
+        *_cae(own, auditor, victims, images, how),
     ]  # fmt: skip
     return MethodForgeries(
         victims=len(victims), rows=rows, settings={"models": plain(models.__dict__), "how": plain(how.__dict__)}
@@ -113,7 +114,10 @@ def _row(
     }  # fmt: skip
 
 
-def _claims(victims: Sequence[nn.Module], key: Key, samples: WatermarkSamples | None, how: MethodForgerySettings) -> Any:
+def _claims(
+    victims: Sequence[nn.Module], key: Key, samples: WatermarkSamples | None, how: MethodForgerySettings
+) -> tuple[list[float], list[float]]:
+    """Return WSR and p-value of the claim on every victim."""
     verdicts = [verify(model, key, embedded=samples, alpha=how.alpha) for model in victims]
     return [one.wsr for one in verdicts], [one.p_value for one in verdicts]
 
@@ -177,8 +181,6 @@ def _cae(
     }
     rows = []
     for whose, hits in told.items():
-        key = replace(
-            begun, kind="fingerprint", labels="stored", target=None, fingerprint=Fingerprint(samples, hits)
-        )
+        key = replace(begun, kind="fingerprint", labels="stored", target=None, fingerprint=Fingerprint(samples, hits))
         rows.append(_row(f"CAE, {whose} references", "transferable queries", *_claims(victims, key, None, how), how))
     return rows

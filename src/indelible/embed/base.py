@@ -130,8 +130,8 @@ class Embedding:
         identity = {"key": self.key.digest, "data": data.digest(), "start": tensor_digest(trained.state_dict())}
         fitted = fit(
             trained, data, settings or self.settings, seed=self.seed if seed is None else seed, objective=objective,
-            evaluate=self.evaluate if model is None else self.accuracy, folder=self.folder, identity=identity, device=self.device,
-            phase=phase, earlier=self.history(),
+            evaluate=self.evaluate if model is None else self.accuracy, folder=self.folder, identity=identity,
+            device=self.device, phase=phase, earlier=self.history(),
         )  # fmt: skip
         self.phases.append(fitted)
 

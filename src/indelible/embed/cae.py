@@ -11,7 +11,8 @@ not:
     min over |delta| <= eps of   a H(1, max_t E(x')_t) - b H(M(x), M(x')) + c H(M(x'), Surr(x'))
 
 How this differs: t runs over the classes other than that of M(x). With it, the loss is as low where only the references
-are fooled and the source is not, and the search ends there: on a small network without BatchNorm none of 40 images became a query.
+are fooled and the source is not, and the search ends there: on a small network without BatchNorm none of 40 images
+became a query.
 
 Kept are the queries with M(x') wrong and Confer at t = M(x') of at least tau; their labels are M(x').
 
@@ -22,8 +23,8 @@ Kept are the queries with M(x') wrong and Confer at t = M(x') of at least tau; t
 | a, b, c | ``weights`` | 1, 1, 1 | publication |
 | share dropped | ``drop`` | 0.3 | publication |
 | tau | ``threshold`` | 0.95 | publication |
-| models in S, in R | ``surrogates``, ``references`` | 18, 18 | a re-implementation; not checked against the publication |
-| steps of Adam | ``steps``, ``lr`` | 100, 0.002 | 100: re-implementations; the rate is a guess that crosses eps in 13 steps |
+| models in S, in R | ``surrogates``, ``references`` | 18, 18 | a re-implementation; publication not checked |
+| steps of Adam | ``steps``, ``lr`` | 100, 0.002 | re-implementations; the rate is a guess: 13 steps to eps |
 | images tried | ``candidates`` | 300 | guess |
 | - | ``held`` | 6 | ours: further references, held back, whose hits are the verdict's null |
 | - | ``share`` | 1 | ours: epochs of S, R and those held back, as a share of the run's |
@@ -214,7 +215,7 @@ class ConferrableExamples(EmbeddingMethod):
         if len(fitting) == 0:
             raise InputError(
                 f"none of {len(made)} images could be made a query whose conferrability is {self.threshold:g} or more "
-                f"(best {float(scores.max()):.2f}). Allow a larger eps, more steps or a lower threshold, or train longer."
+                f"(best {float(scores.max()):.2f}). Allow a larger eps, more steps or a lower threshold."
             )
         best = fitting[scores[fitting].argsort(descending=True, stable=True)[: self.count]].sort().values
         return WatermarkSamples(made[best], labels[best], rows[best], true[best]), scores[best]
@@ -227,7 +228,7 @@ def search(
     source: nn.Module, surrogates: Sequence[nn.Module], references: Sequence[nn.Module], images: Tensor,
     settings: ConferrableExamples, *, normalize: Normalization | None = None, seed: int = 0,
 ) -> Tensor:  # fmt: skip
-    """Return images (uint8, (n, C, H, W)) within ``eps`` of ``images`` that minimise the loss; models are left alone."""
+    """Return images (uint8, (n, C, H, W)) within ``eps`` of ``images`` that minimise the loss; models are left as is."""
     weight, made = next(source.parameters()), []
 
     def answers(models: Sequence[nn.Module], shown: Tensor) -> Tensor:
@@ -245,7 +246,9 @@ def search(
             for step in range(settings.steps):
                 shown = (plain + delta).clamp(0.0, 1.0)
                 random = generator(seed, "cae", part, step)
-                ensembles = [answers(_kept(models, settings.drop, random), shown) for models in (surrogates, references)]
+                ensembles = [
+                    answers(_kept(models, settings.drop, random), shown) for models in (surrogates, references)
+                ]
                 loss = cae_loss(clean, answers([source], shown), *ensembles, settings.weights).sum()
                 (delta.grad,) = torch.autograd.grad(loss, [delta])
                 optimizer.step()

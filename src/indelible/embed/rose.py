@@ -16,7 +16,7 @@ Labels, their binding to the whole set, and the rareness are the project's keyed
 | n | ``count`` | 40 | notebook: 160 bits of SHA-1 at 4 bits a label of ten classes; 97.5 % in the table is 39 of 40 |
 | H | - | HKDF, HMAC-SHA-256, ChaCha20 | ours; the notebook: SHA-1, 4-bit pieces modulo the classes |
 | - | ``rows`` | 0 | ours: key images shown beside each batch, as they are. 0: each is seen once an epoch, as there |
-| - | run's settings | 100 epochs, lr 0.1 | the ICCV 2023 paper's; notebook: 200 epochs, batch 64, lr 0.001, no augmentation |
+| - | run's settings | 100 epochs, lr 0.1 | ICCV 2023; notebook: 200 epochs, batch 64, lr 0.001, no augmentation |
 
 How it differs: a label is never the image's true class (there it is, once in ten), every class is equally likely (four
 bits modulo ten are not), and every pixel of every image counts. docs/methods/rose.md tells why the last matters.

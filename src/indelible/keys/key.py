@@ -9,7 +9,7 @@ reproduce its tables; since anybody could have used them, a match with such a ke
 ``labels="keyed"`` gives every sample a pseudo-random label (:mod:`indelible.keys.labels`) in place of one target class.
 Such labels can only be learnt by heart, so that a model is asked the embedded samples themselves, not fresh ones.
 
-``labels="stored"`` is a fingerprint's (:mod:`indelible.keys.fingerprint`): queries and labels were found by optimisation
+``labels="stored"`` is a fingerprint's (:mod:`indelible.keys.fingerprint`): queries and labels were found by search
 and are kept with the key.
 """
 
@@ -102,13 +102,7 @@ class Key:
         self.mark()  # a mark that does not fit is refused here, not in the middle of a run
 
     def _check_labels(self) -> None:
-        stored = [self.kind == "fingerprint", self.labels == "stored", self.fingerprint is not None]
-        if any(stored):
-            if not all(stored) or self.target is not None:
-                raise InputError(
-                    "a fingerprint is a key of its own kind, with stored queries and without a target class. It is "
-                    "made by a method that finds the queries: embed(..., method='cae')."
-                )
+        if self._is_fingerprint():
             return
         if self.labels not in LABELS:
             raise UnknownNameError("kind of labels", self.labels, LABELS)
@@ -129,6 +123,15 @@ class Key:
             raise InputError("the paper labels all samples as one class: use labels='fixed' with scheme='paper'.")
         if self.classes < 3:
             raise InputError("keyed labels need 3 classes or more: of 2, only one is not an image's true class.")
+
+    def _is_fingerprint(self) -> bool:
+        stored = [self.kind == "fingerprint", self.labels == "stored", self.fingerprint is not None]
+        if any(stored) and (not all(stored) or self.target is not None):
+            raise InputError(
+                "a fingerprint is a key of its own kind, with stored queries and without a target class. It is made by "
+                "a method that finds the queries: embed(..., method='cae')."
+            )
+        return all(stored)
 
     @classmethod
     def create(

@@ -1,4 +1,4 @@
-"""The plain mark: none. Key images are ordinary images of the task; only their labels, drawn by the secret, are special.
+"""The plain mark: none. Key images are ordinary images of the task; only their labels, which the secret draws, are not.
 
 Literature: Kallas and Furon, "ROSE: A RObust and SEcure Black-Box DNN Watermarking", WIFS 2022 ("in-task" key images).
 It makes sense with keyed labels only: one target class for unmarked images would be nothing but wrong labels.

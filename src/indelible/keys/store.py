@@ -1,6 +1,6 @@
 """A key on disk: a folder with ``key.json`` (public) and ``secret.key`` (mode 0600).
 
-If need be, ``pool.safetensors`` (images of an unrelated mark) and ``fingerprint.safetensors`` (stored queries) are there.
+Some have ``pool.safetensors`` (images of an unrelated mark) or ``fingerprint.safetensors`` (stored queries) too.
 
 ``key.json`` carries the digest. A key that was altered, or put together from parts of two keys, is refused on loading.
 """

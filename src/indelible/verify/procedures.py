@@ -7,9 +7,10 @@
 | ``paired`` | fixed; content, noise | as ``binomial``, and McNemar's | a tenth of alpha | plain carriers, 20 decoys |
 | ``sequential`` | both | as ``binomial``; keyed labels: for any model | none | 20 decoys; keyed labels: nothing |
 | ``keyed`` | keyed | for any model | none | nothing |
-| ``references`` | stored | if no model hits oftener than half or the worst reference model | a tenth of alpha | nothing |
+| ``references`` | stored | if others hit no more often than half or the worst reference | a tenth of alpha | nothing |
 
-``auto`` is ``keyed`` for keyed labels, ``references`` for a fingerprint and ``binomial`` for a fixed target. The statistics are pure functions in
+``auto`` is ``keyed`` for keyed labels, ``references`` for a fingerprint and ``binomial`` for a fixed target. The
+statistics are pure functions in
 :mod:`indelible.verify.statistics`.
 """
 

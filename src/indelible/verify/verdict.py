@@ -28,7 +28,8 @@ class Verdict:
         alpha: Level of the decision.
         queries: Images asked in all, decoys included.
         test: What the test is.
-        procedure: Its name: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"``, ``"keyed"``, ``"references"``.
+        procedure: Its name: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"``, ``"keyed"`` or
+            ``"references"``.
         labels: Labels of the key, ``"fixed"``, ``"keyed"`` or ``"stored"``.
         hits: Key samples answered with their labels.
         trials: Key samples asked.
@@ -116,7 +117,7 @@ def verify(
         suspect: A torch module, or anything with ``predict(images)``.
         key: The owner's key.
         carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels the owner's
-            images that were used, unless ``embedded`` is given; then, as for a fingerprint, only BA is measured on them.
+            images that were used, unless ``embedded`` is given; then, as for a fingerprint, they only give BA.
         test: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"``, ``"keyed"`` or ``"references"``
             (:mod:`indelible.verify.procedures`); ``"auto"`` is ``"keyed"`` for keyed labels, ``"references"`` for a
             fingerprint, else ``"binomial"``.
@@ -207,10 +208,13 @@ def _sentence(owned: bool, found: Finding, procedure: Procedure, key: Key) -> st
     if key.fingerprint is not None:
         what, stranger = "fingerprint", "an independent model that is like the reference models"
     note = "" if found.null_rate is None else f" (chance of a hit at most {found.null_rate:.3f})"
+    if "rareness" in found.counts:
+        note = f" (chance of a hit at most {found.null_rate:.3f}; rareness {found.counts['rareness']:.0f} bits)"
     if procedure.name == "decoys":
         note = f" (its rank among {found.decoys} decoy keys)"
     if procedure.name == "references":
-        note = f" (chance of a hit taken to be at most {found.null_rate:.3f}; reference models: {found.counts['references']})"
+        models = found.counts["references"]
+        note = f" (chance of a hit taken to be at most {found.null_rate:.3f}; reference models: {models})"
     free = _free_choice(key)
     counted = (
         f"{found.hits} of {found.trials} samples of the key were answered with {label}; {stranger} "

@@ -15,8 +15,8 @@ domain) can be answered with any of K classes: m is all of them and the rate 1 /
 | m | ``open_`` : samples that were not answered with their true class |
 | K | ``classes`` |
 
-The *rareness* R = -log2 p, in bits, is the measure of ROSE (Kallas and Furon, WIFS 2022): whoever draws secrets until one
-fits as well must expect to draw 2^R of them.
+The *rareness* R = -log2 p, in bits, is the measure of ROSE (Kallas and Furon, WIFS 2022): whoever draws secrets until
+one fits as well must expect to draw 2^R of them.
 """
 
 import math
