@@ -228,7 +228,7 @@ def search(
     source: nn.Module, surrogates: Sequence[nn.Module], references: Sequence[nn.Module], images: Tensor,
     settings: ConferrableExamples, *, normalize: Normalization | None = None, seed: int = 0,
 ) -> Tensor:  # fmt: skip
-    """Return images (uint8, (n, C, H, W)) within ``eps`` of ``images`` that minimise the loss; models are left as is."""
+    """Return images (uint8, (n, C, H, W)) within ``eps`` of ``images`` that minimise the loss; models stay as is."""
     weight, made = next(source.parameters()), []
 
     def answers(models: Sequence[nn.Module], shown: Tensor) -> Tensor:
