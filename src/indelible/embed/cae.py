@@ -229,7 +229,7 @@ def search(
     settings: ConferrableExamples, *, normalize: Normalization | None = None, seed: int = 0,
 ) -> Tensor:  # fmt: skip
     """Return images (uint8, (n, C, H, W)) within ``eps`` of ``images`` that minimise the loss; models stay as is."""
-    weight, made = next(source.parameters()), []
+    weight, made = next(source.parameters()), list[Tensor]()
 
     def answers(models: Sequence[nn.Module], shown: Tensor) -> Tensor:
         inputs = normalise(shown, normalize).to(weight.dtype)
@@ -246,10 +246,9 @@ def search(
             for step in range(settings.steps):
                 shown = (plain + delta).clamp(0.0, 1.0)
                 random = generator(seed, "cae", part, step)
-                ensembles = [
-                    answers(_kept(models, settings.drop, random), shown) for models in (surrogates, references)
-                ]
-                loss = cae_loss(clean, answers([source], shown), *ensembles, settings.weights).sum()
+                surrogate = answers(_kept(surrogates, settings.drop, random), shown)
+                reference = answers(_kept(references, settings.drop, random), shown)
+                loss = cae_loss(clean, answers([source], shown), surrogate, reference, settings.weights).sum()
                 (delta.grad,) = torch.autograd.grad(loss, [delta])
                 optimizer.step()
                 with torch.no_grad():
