@@ -93,7 +93,7 @@ class Rose(EmbeddingMethod):
     rows: int = 0
 
     # A dozen epochs show an image a dozen times: too few to learn a label that nothing else supports.
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"rows": 4}
+    cpu_settings: ClassVar[Mapping[str, Any]] = {"rows": 8}
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.rows < 0:
