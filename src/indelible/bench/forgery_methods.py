@@ -7,8 +7,12 @@ others victims. Each attempt is made on the forger's models alone and then put t
 |---|---|---|
 | ROSE | draws secrets for natural images, keeps the best | ``indelible.verify`` at alpha |
 | ROSE, part hashed | the first image decides all labels: picks the others to have them | binomial tail at 1/K |
-| CAE, claimant's references | makes queries that transfer, says that none hits | ``indelible.verify`` at alpha |
+| CAE, claimant's references | shows queries that suit everybody, says that none hits | ``indelible.verify`` at alpha |
 | CAE, auditor's references | the same queries | the same, with the hits of the auditor's own models |
+
+Queries that suit everybody are made in two ways: natural images that the forger's models answer rightly, with their true
+classes misstated; and adversarial images, each towards the wrong class that lies nearest, of which those are shown that
+all of the forger's models answer alike.
 """
 
 import hashlib
@@ -23,11 +27,13 @@ from torch import Tensor, nn
 from indelible.base.errors import InputError
 from indelible.base.records import hardware, plain, versions
 from indelible.bench.nulls import NullModels, null_models
+from indelible.data.augment import to_float
 from indelible.data.images import ImageData
 from indelible.keys.derive import expand
 from indelible.keys.fingerprint import Fingerprint
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.labels import drawn_labels
+from indelible.nn.outputs import logits_of
 from indelible.train.evaluate import predict
 from indelible.verify.forgery import ground_labels, transferable
 from indelible.verify.statistics import binomial_tail
@@ -47,7 +53,7 @@ class MethodForgerySettings:
         references: Models of the auditor.
         key_images: Of a ROSE claim.
         draws: Secrets tried.
-        queries: Of a CAE claim.
+        queries: Of a CAE claim; three times as many adversarial images are made.
         steps: Of the optimisation.
         eps: Largest change of a pixel.
         alpha: Level of the decision.
@@ -168,19 +174,42 @@ def _cae(
     own: Sequence[nn.Module], auditor: Sequence[nn.Module], victims: Sequence[nn.Module], images: ImageData,
     how: MethodForgerySettings,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Queries that transfer to everybody's model, passed off as a fingerprint."""
-    shown = images.subset(torch.arange(0, len(images), max(1, len(images) // how.queries))[: how.queries])
-    classes = len(images.classes)
-    wanted = (shown.labels + 1 + torch.arange(len(shown)) % (classes - 1)) % classes
-    made = transferable(own, shown.images, wanted, eps=how.eps, steps=how.steps)
-    samples = WatermarkSamples(made, wanted, torch.arange(len(made)), shown.labels)
-    begun = Key.create(kind="noise", classes=classes, shape=images.shape, target=0, secret=_MASTER)
-    told = {
-        "claimant's": torch.zeros(how.references, dtype=torch.int64),
-        "auditor's": torch.tensor([int((predict(model, made) == wanted).sum()) for model in auditor]),
-    }
+    """Queries that everybody's model answers alike, passed off as a fingerprint."""
+    begun = Key.create(kind="noise", classes=len(images.classes), shape=images.shape, target=0, secret=_MASTER)
     rows = []
-    for whose, hits in told.items():
-        key = replace(begun, kind="fingerprint", labels="stored", target=None, fingerprint=Fingerprint(samples, hits))
-        rows.append(_row(f"CAE, {whose} references", "transferable queries", *_claims(victims, key, None, how), how))
+    for attempt, samples in (
+        ("natural images", _natural(own, images, how)),
+        ("adversarial", _nearest(own, images, how)),
+    ):
+        told = {
+            "claimant's": torch.zeros(how.references, dtype=torch.int64),
+            "auditor's": torch.tensor([int((predict(one, samples.images) == samples.labels).sum()) for one in auditor]),
+        }
+        for whose, hits in told.items():
+            key = replace(
+                begun, kind="fingerprint", labels="stored", target=None, fingerprint=Fingerprint(samples, hits)
+            )
+            rows.append(_row(f"CAE, {whose} references", attempt, *_claims(victims, key, None, how), how))
     return rows
+
+
+def _natural(own: Sequence[nn.Module], images: ImageData, how: MethodForgerySettings) -> WatermarkSamples:
+    """Images that all of the forger's models answer rightly; which class they are of, the forger may say as it likes."""
+    rows = (_agreed(own, images.images) == images.labels).nonzero().flatten()
+    rows = rows[:: max(1, len(rows) // how.queries)][: how.queries]
+    labels = images.labels[rows]
+    return WatermarkSamples(images.images[rows], labels, rows, (labels + 1) % len(images.classes))
+
+
+def _nearest(own: Sequence[nn.Module], images: ImageData, how: MethodForgerySettings) -> WatermarkSamples:
+    """Images led to the wrong class that the forger's models find likeliest; those that all of them answer so."""
+    rows = torch.arange(0, len(images), max(1, len(images) // (3 * how.queries)))[: 3 * how.queries]
+    shown, true = images.images[rows], images.labels[rows]
+    with torch.no_grad():
+        likely = torch.stack([logits_of(model.eval()(to_float(shown))).softmax(1) for model in own]).mean(0)
+    wanted = likely.scatter(1, true[:, None], -1.0).argmax(1)
+    made = transferable(own, shown, wanted, eps=how.eps, steps=how.steps)
+    kept = (_agreed(own, made) == wanted).nonzero().flatten()[: how.queries]
+    if len(kept) == 0:
+        raise InputError("the forger's models agree on none of its images. Allow more steps or a larger eps.")
+    return WatermarkSamples(made[kept], wanted[kept], rows[kept], true[kept])
