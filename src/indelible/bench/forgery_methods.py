@@ -10,7 +10,7 @@ others victims. Each attempt is made on the forger's models alone and then put t
 | CAE, claimant's references | shows queries that suit everybody, says that none hits | ``indelible.verify`` at alpha |
 | CAE, auditor's references | the same queries | the same, with the hits of the auditor's own models |
 
-Queries that suit everybody are made in two ways: natural images that the forger's models answer rightly, with their true
+Queries that suit everybody are made in two ways: natural images that the forger's models answer rightly, their true
 classes misstated; and adversarial images, each towards the wrong class that lies nearest, of which those are shown that
 all of the forger's models answer alike.
 """
@@ -194,7 +194,7 @@ def _cae(
 
 
 def _natural(own: Sequence[nn.Module], images: ImageData, how: MethodForgerySettings) -> WatermarkSamples:
-    """Images that all of the forger's models answer rightly; which class they are of, the forger may say as it likes."""
+    """Images that all of the forger's models answer rightly; of which class they are, the forger says as it likes."""
     rows = (_agreed(own, images.images) == images.labels).nonzero().flatten()
     rows = rows[:: max(1, len(rows) // how.queries)][: how.queries]
     labels = images.labels[rows]
