@@ -102,8 +102,9 @@ class Imitation(CrossEntropy):
 
     def backward(self, step: Step) -> Tensor:
         """Add the gradient of the cross-entropy at the source's answers to these very images."""
+        kind = next((weight.dtype for weight in self.source.parameters()), step.images.dtype)
         with torch.no_grad():
-            answers = logits_of(self.source(step.images)).argmax(1)
+            answers = logits_of(self.source(step.images.to(kind))).argmax(1)
         return super().backward(replace(step, labels=answers))
 
     def passes(self, rows: int) -> int:
