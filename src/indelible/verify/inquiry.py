@@ -100,5 +100,6 @@ def asked_samples(
     if queries is None:
         return whole
     if not 0 < queries <= len(whole):
-        raise InputError(f"{queries} queries are wanted, but the key has {len(whole)} samples.")
+        what = "embedded samples" if key.fingerprint is None else "stored queries"
+        raise InputError(f"{queries} queries are wanted, but the key has {len(whole)} {what}.")
     return whole.subset(key.choose("queries", len(whole), queries))
