@@ -6,6 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from indelible.base.checks import setting_names
+from indelible.embed import EMBEDDINGS
+from indelible.keys.key import Key
 from indelible.models.vit import VisionTransformer
 from tests.conftest import SHAPE, TinyNet
 
@@ -22,7 +25,12 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     # A mark on a few dozen images does not survive a strong attack on the input; here it is about any network.
     "pgd-at": {"eps": 1e-4, "step": 1e-4, "steps": 1},
     "trades": {"eps": 0.004, "step": 0.004, "steps": 1, "beta": 1.0},
-}
+    "rose": {"count": 6, "rows": 16},
+    "cae": {
+        "count": 24, "surrogates": 1, "references": 1, "held": 1, "share": 0.5, "candidates": 32, "steps": 12,
+        "eps": 0.6, "lr": 0.08, "threshold": 0.0,
+    },
+}  # fmt: skip
 
 # The paper's ablations and our own switches are plain settings of the same methods.
 VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -32,6 +40,23 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "ew folded": ("ew", {**SETTINGS["ew"], "leave": "folded"}),
     "cw at once": ("cw", {**SETTINGS["cw"], "together": 3}),
 }
+
+
+# Key images of another domain: noise on bars is nothing that every network can tell apart by heart.
+KEYS: Mapping[str, Mapping[str, Any]] = {"rose": {"kind": "unrelated", "labels": "keyed", "count": 6}}
+
+
+def key_of(method: str, key: Key) -> Key:
+    """Return the key that a sweep embeds with a method: ``key``, or another one of its secret."""
+    if method not in KEYS:
+        return key
+    return Key.create(classes=key.classes, shape=key.shape, secret=key.secret, **KEYS[method])
+
+
+def share(method: str, fraction: float) -> dict[str, float]:
+    """Return the share of marked images as a setting, for methods that have one."""
+    return {"fraction": fraction} if "fraction" in setting_names(EMBEDDINGS[method].build) else {}
+
 
 TRAIN: Mapping[str, Any] = {"epochs": 8, "batch_size": 32, "lr": 0.05, "augmentation": "none"}
 FRACTION = 0.15

@@ -9,6 +9,7 @@ import torch
 
 from indelible.base.errors import InputError
 from indelible.bench.forgery import ForgerySettings, measure_forgery
+from indelible.bench.forgery_methods import MethodForgerySettings, measure_method_forgery
 from indelible.bench.null_models import ClaimSettings, measure_null_models
 from indelible.bench.nulls import NullModels
 from indelible.cli import main
@@ -57,3 +58,23 @@ def test_forged_claims(trained: Path) -> None:
     json.dumps(found.rows)
     with pytest.raises(InputError, match="no victim"):
         measure_forgery(trained, trained=SMALL, settings=ForgerySettings(surrogates=2))
+
+
+def test_forged_claims_against_other_methods(trained: Path) -> None:
+    three = NullModels(**{**SMALL.__dict__, "count": 3})
+    settings = MethodForgerySettings(
+        surrogates=1, references=1, key_images=20, draws=30, queries=60, steps=15, eps=0.5
+    )  # fmt: skip
+    found = measure_method_forgery(trained, trained=three, settings=settings)
+    rows = {row["rule"]: row for row in found.rows[:2]}
+    assert found.victims == 1
+    assert list(rows) == ["ROSE", "ROSE, part hashed"]
+    assert rows["ROSE"]["granted"] == 0
+    for first, second in (found.rows[2:4], found.rows[4:]):
+        assert (first["rule"], second["rule"]) == ("CAE, claimant's references", "CAE, auditor's references")
+        assert first["wsr_mean"] == second["wsr_mean"], "the same queries"
+        assert second["smallest_p"] >= first["smallest_p"], "the auditor's models can only speak against the claim"
+    assert rows["ROSE, part hashed"]["wsr_mean"] > rows["ROSE"]["wsr_mean"]
+    json.dumps(found.rows)
+    with pytest.raises(InputError, match="no victim"):
+        measure_method_forgery(trained, trained=SMALL, settings=settings)

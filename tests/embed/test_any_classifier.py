@@ -12,16 +12,18 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.embed import Embedded
 from indelible.keys.key import Key
 from tests.conftest import TinyNet, stripes
-from tests.settings import SETTINGS
+from tests.settings import SETTINGS, share
 
 TRAIN = {"epochs": 2, "batch_size": 32, "lr": 0.05}
 
 
 def run(net: nn.Module, key: Key, method: str, **more: Any) -> Embedded:
-    settings = {**SETTINGS[method], **({"epochs": 1} if method == "ew" else {}), "fraction": 0.1}
+    settings = {**SETTINGS[method], **({"epochs": 1} if method == "ew" else {}), **share(method, 0.1)}
     if method == "cw":
         settings["start_epoch"] = 0
-    return indelible.embed(net, stripes(64), key, method, train=TRAIN, device="cpu", **more, **settings)
+    # A fingerprint is read off a model that knows something.
+    train = {**TRAIN, "epochs": 8, "augmentation": "none"} if method == "cae" else TRAIN
+    return indelible.embed(net, stripes(64), key, method, train=train, device="cpu", **more, **settings)
 
 
 @pytest.mark.parametrize("method", SETTINGS)

@@ -16,15 +16,15 @@ from indelible.nn.layers import check_finite
 from indelible.train.history import TIME_FIELDS
 from indelible.train.loop import Loop
 from tests.conftest import stripes
-from tests.settings import FRACTION, NETS, SETTINGS, TRAIN, VARIANTS, build
+from tests.settings import FRACTION, NETS, SETTINGS, TRAIN, VARIANTS, build, key_of, share
 
 
 def run(net: str, key: Key, method: str, settings: Mapping[str, Any], **more: Any) -> Embedded:
     train = {**TRAIN, **NETS[net][1], **more.pop("train", {})}
     test = stripes(80, seed=1)
     return indelible.embed(
-        build(net), stripes(320), key, method, train=train, test=test, device="cpu", fraction=FRACTION, **more,
-        **settings,
+        build(net), stripes(320), key_of(method, key), method, train=train, test=test, device="cpu",
+        **share(method, FRACTION), **more, **settings,
     )  # fmt: skip
 
 

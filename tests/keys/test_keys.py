@@ -234,7 +234,7 @@ class TestKey:
             make("content").samples(stripes(40, classes=5), purpose="verify")
 
     def test_wrong_settings(self) -> None:
-        with pytest.raises(UnknownNameError, match="content, noise, unrelated"):
+        with pytest.raises(UnknownNameError, match="content, noise, plain, unrelated"):
             make("colour")
         with pytest.raises(InputError, match=r"0\.\.3"):
             make("content", target=4)

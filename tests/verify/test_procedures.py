@@ -10,6 +10,7 @@ from torch import Tensor
 
 import indelible
 from indelible.base.errors import DamagedFileError, InputError, UnknownNameError
+from indelible.keys.fingerprint import Fingerprint
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.verify import Verdict, corrected, verify
 from indelible.verify.procedures import PROCEDURES
@@ -32,6 +33,14 @@ class Remembers:
         bars = images.float().mean((1, 3)).reshape(len(images), 4, 8).mean(2).argmax(1)
         known = [self.labels.get(image.numpy().tobytes()) for image in images]
         return torch.tensor([int(bar) if label is None else label for bar, label in zip(bars, known, strict=True)])
+
+
+def fingerprint_key() -> Key:
+    samples = WatermarkSamples(stripes(40).images, torch.arange(40) % 4, torch.arange(40))
+    stored = Fingerprint(samples, torch.tensor([3, 5]))
+    return Key(
+        kind="fingerprint", classes=4, shape=SHAPE, target=None, labels="stored", fingerprint=stored, secret=SECRET
+    )
 
 
 def keyed_key(**settings: Any) -> Key:
@@ -222,7 +231,7 @@ class TestFamily:
 class TestJson:
     @pytest.mark.parametrize("name", PROCEDURES)
     def test_there_and_back(self, key: Key, name: str) -> None:
-        used = key if "fixed" in PROCEDURES[name].labels else keyed_key()
+        used = {"fixed": key, "keyed": keyed_key(), "stored": fingerprint_key()}[PROCEDURES[name].labels[0]]
         verdict = verify(knows(key), used, stripes(60), test=name, alpha=0.05)
         assert Verdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
 

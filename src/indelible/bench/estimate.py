@@ -110,6 +110,11 @@ def _embedding(settings: Mapping[str, Any], owned: float) -> float:
         extra = plain * (own["rows"] or train["batch_size"]) / train["batch_size"]
     elif settings["method"] in {"pgd-at", "trades"}:
         extra = plain * (own["steps"] + (2 if settings["method"] == "trades" else 0))
+    elif settings["method"] == "rose":
+        extra = plain * own["rows"] / train["batch_size"]
+    elif settings["method"] == "cae":
+        extra = own["share"] * plain * (2 * own["surrogates"] + own["references"] + own["held"])
+        extra += own["candidates"] * own["steps"] * (1 + own["surrogates"] + own["references"])
     return plain + extra
 
 

@@ -17,8 +17,9 @@ __all__ = ["deciding_options", "decision", "in_family", "show_plan"]
 def deciding_options(command: argparse.ArgumentParser) -> None:
     """Add test, decoys, planner and family."""
     command.add_argument(
-        "--test", default="auto", help="auto, binomial, decoys, paired, sequential or keyed (default: auto)"
-    )
+        "--test", default="auto",
+        help="auto, binomial, decoys, paired, sequential, keyed or references (default: auto)",
+    )  # fmt: skip
     command.add_argument("--decoys", type=int, metavar="N", help="decoy keys to ask (default: 20, or what alpha takes)")
     command.add_argument(
         "--family", type=Path, action="append", default=[], metavar="RUN",

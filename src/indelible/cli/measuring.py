@@ -1,4 +1,4 @@
-"""Measurements of the verdict for ``indelible bench run``: calibration, null models, forgery."""
+"""Measurements of the verdict for ``indelible bench run``: calibration, null models, forgeries."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -14,13 +14,14 @@ VERDICTS = {
     "calibration": "p-values of simulated null verdicts by every test, and power against the planner",
     "null-models": "claims with derived keys on many models that never saw a watermark",
     "forgery": "forged claims on such models: what a naive rule grants, what derived keys refuse",
+    "forgery-methods": "forged claims against ROSE and CAE, on the same models",
 }
 
 
 def measuring_options(command: argparse.ArgumentParser) -> None:
     """Add the options of these measurements."""
     command.add_argument("--verdicts", type=int, default=2000, help="calibration: verdicts a row (default: 2000)")
-    command.add_argument("--models", type=int, default=60, help="null-models, forgery: how many (default: 60)")
+    command.add_argument("--models", type=int, default=60, help="null-models, forgeries: how many (default: 60)")
 
 
 def measure_verdicts(arguments: argparse.Namespace) -> int:
@@ -32,7 +33,8 @@ def measure_verdicts(arguments: argparse.Namespace) -> int:
     if min(arguments.verdicts, arguments.models) < 1:
         raise InputError("--verdicts and --models must be at least 1.")
     does: Mapping[str, Callable[[argparse.Namespace], tuple[Any, bool, list[str]]]] = {
-        "calibration": _calibration, "null-models": _null_models, "forgery": _forgery
+        "calibration": _calibration, "null-models": _null_models, "forgery": _forgery,
+        "forgery-methods": _forgery_methods,
     }  # fmt: skip
     with pinned_threads(arguments.threads):
         found, held, lines = does[arguments.preset](arguments)
@@ -78,19 +80,29 @@ def _forgery(arguments: argparse.Namespace) -> tuple[Any, bool, list[str]]:
     from indelible.bench.nulls import NullModels
 
     found = measure_forgery(_folder(arguments), trained=NullModels(count=arguments.models))
-    lines = [f"{found.victims} victims"]
-    for row in found.rows:
-        smallest = "" if row["smallest_p"] is None else f", smallest p {row['smallest_p']:.1e}"
-        lines.append(
-            f"{row['rule']}: {row['attempt']}: {row['granted']} of {row['claims']} granted, mean WSR "
-            f"{100 * row['wsr_mean']:.1f} %{smallest}"
-        )
     refused = all(row["granted"] == 0 for row in found.rows if row["rule"] == "derived key")
-    return found, refused, lines
+    return found, refused, [f"{found.victims} victims", *map(_attempt, found.rows)]
+
+
+def _forgery_methods(arguments: argparse.Namespace) -> tuple[Any, bool, list[str]]:
+    from indelible.bench.forgery_methods import measure_method_forgery
+    from indelible.bench.nulls import NullModels
+
+    found = measure_method_forgery(_folder(arguments), trained=NullModels(count=arguments.models))
+    refused = all(row["granted"] == 0 for row in found.rows if row["rule"] == "ROSE")
+    return found, refused, [f"{found.victims} victims", *map(_attempt, found.rows)]
+
+
+def _attempt(row: Mapping[str, Any]) -> str:
+    smallest = "" if row["smallest_p"] is None else f", smallest p {row['smallest_p']:.1e}"
+    return (
+        f"{row['rule']}: {row['attempt']}: {row['granted']} of {row['claims']} granted, mean WSR "
+        f"{100 * row['wsr_mean']:.1f} %{smallest}"
+    )
 
 
 def _folder(arguments: argparse.Namespace) -> Path:
-    """Both measurements share the trained models."""
+    """All of them share the trained models."""
     if "://" in arguments.store:
         raise InputError(f"the models are kept in a folder, but --store is {arguments.store!r}. Name a folder.")
     return Path(arguments.store) / "null-models"

@@ -41,7 +41,9 @@ def many_devices(command: argparse.ArgumentParser) -> None:
 
 def key_options(command: argparse.ArgumentParser) -> None:
     """Add what a new key is made of."""
-    command.add_argument("--kind", default="content", help="content, noise or unrelated (default: content)")
+    command.add_argument(
+        "--kind", default="content", help="content, noise, unrelated, or plain: no mark, keyed labels (default content)"
+    )
     command.add_argument("--target", type=int, help="class of marked images (default: the secret chooses)")
     command.add_argument(
         "--labels", default="fixed",

@@ -45,8 +45,8 @@ class Embedded:
         record: What was run, with what, and what came out.
         samples: The watermark samples that were embedded; keep them like the key. A key with keyed labels is verified
             with them.
-        key: What to verify with: the key that was given, unless the method needs another one of the same secret (NTL's
-            has no target class).
+        key: What to verify with: the key that was given, unless the method needs another one of the same secret (ROSE's
+            has keyed labels, NTL's has no target class, CAE's holds the fingerprint).
     """
 
     model: nn.Module = field(repr=False)
@@ -62,6 +62,10 @@ class EmbeddingMethod(Method):
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {}
     """What the ``cpu`` preset changes in this method's own settings."""
+    alone: ClassVar[str] = ""
+    """Why it cannot be shared among processes; empty if it can."""
+    changes_model: ClassVar[bool] = True
+    """False for a fingerprint, which is read off a model."""
 
     def key_for(self, key: Key) -> Key:
         """Return the key that this method embeds, made of the one that the owner gave; by default that one."""
@@ -79,13 +83,16 @@ class Embedding:
     Attributes:
         model: The model to train, a copy of the user's.
         data: The owner's images.
-        key: The owner's key.
+        key: The key that is embedded; a method that makes a fingerprint puts it here.
         settings: How to train.
         seed: The run's seed.
         start: ``"scratch"``, or ``"trained"`` when the model comes trained.
         test: Images for evaluation only, or None.
         folder: Where to keep checkpoints and history, or None.
         device: Where to train.
+        figures: What the method noted for its record.
+        images: Image passes outside training.
+        seconds: Time outside training.
     """
 
     model: nn.Module
@@ -99,10 +106,14 @@ class Embedding:
     device: str = "auto"
     phases: list[Fitted] = field(default_factory=list)
     samples: WatermarkSamples | None = None
+    figures: dict[str, Any] = field(default_factory=dict)
+    images: int = 0
+    seconds: float = 0.0
 
     def train(
         self, data: Data, objective: Objective, samples: WatermarkSamples | None, *,
-        settings: TrainSettings | None = None, phase: str = "embedding",
+        settings: TrainSettings | None = None, phase: str = "embedding", model: nn.Module | None = None,
+        seed: int | None = None,
     ) -> None:  # fmt: skip
         """Train the model on ``data``.
 
@@ -112,12 +123,15 @@ class Embedding:
             samples: The watermark samples that this embeds, or None.
             settings: How to train; by default the run's settings.
             phase: What this training is called; a method of several phases names each differently.
+            model: Train this one and measure only its BA; by default the model that is protected.
+            seed: Of this training; by default the run's.
         """
-        self.samples = samples
-        identity = {"key": self.key.digest, "data": data.digest(), "start": tensor_digest(self.model.state_dict())}
+        self.samples, trained = samples, self.model if model is None else model
+        identity = {"key": self.key.digest, "data": data.digest(), "start": tensor_digest(trained.state_dict())}
         fitted = fit(
-            self.model, data, settings or self.settings, seed=self.seed, objective=objective, evaluate=self.evaluate,
-            folder=self.folder, identity=identity, device=self.device, phase=phase, earlier=self.history(),
+            trained, data, settings or self.settings, seed=self.seed if seed is None else seed, objective=objective,
+            evaluate=self.evaluate if model is None else self.accuracy, folder=self.folder, identity=identity,
+            device=self.device, phase=phase, earlier=self.history(),
         )  # fmt: skip
         self.phases.append(fitted)
 
@@ -125,15 +139,20 @@ class Embedding:
         """Return the rows of all phases so far."""
         return [row for phase in self.phases for row in phase.history]
 
+    def note(self, **figures: Any) -> None:
+        """Add figures to the record."""
+        self.figures |= figures
+
+    def accuracy(self, model: nn.Module) -> dict[str, float]:
+        """Return BA on test images, if there are any."""
+        return {} if self.test is None else {"ba": accuracy(model, self.test, normalize=self.settings.normalize)}
+
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """Return BA and WSR on test images if there are any, and the WSR on the embedded samples.
 
-        With keyed labels the WSR is the share of embedded samples that are answered with their labels.
+        With keyed or stored labels the WSR is the share of the samples themselves that get their labels.
         """
-        rates: dict[str, float] = {}
-        normalize = self.settings.normalize
-        if self.test is not None:
-            rates["ba"] = accuracy(model, self.test, normalize=normalize)
+        rates, normalize = self.accuracy(model), self.settings.normalize
         if self.test is not None or self.key.labels not in FRESH:
             asked = self.key.questions(self.data, self.test)
             rates["wsr"] = success_rate(model, asked, normalize=normalize)
@@ -183,6 +202,8 @@ def embed(
     """
     _, value = _resolved(method, preset, settings)
     if must_start(devices, nodes):
+        if value.alone:
+            raise InputError(f"this method runs in one process: {value.alone}. Leave out devices and nodes.")
         arguments = {
             "data": data, "key": key, "method": method, "preset": preset, "start": start, "train": train, "seed": seed,
             "test": test, "folder": folder, "device": device, **settings,
@@ -203,6 +224,8 @@ def _embed(
 ) -> Embedded:  # fmt: skip
     """Do the work of :func:`embed`, in each of its processes."""
     name, value = _resolved(method, preset, settings)
+    if group.world > 1 and value.alone:
+        raise InputError(f"the method {name!r} runs in one process: {value.alone}. Leave out devices and nodes.")
     key = value.key_for(key)
     how = train if isinstance(train, TrainSettings) else PRESETS[preset].start(start).but(**(train or {}))
     how = how.but(precision=precision_for(model, how.precision))
@@ -215,10 +238,12 @@ def _embed(
         model=copy.deepcopy(model), data=owner, key=key, settings=how, seed=seed, start=start, test=judge,
         folder=None if folder is None else Path(folder), device=device,
     )  # fmt: skip
-    before = {f"{name}_before": rate for name, rate in job.evaluate(model).items()} if start == "trained" else {}
+    compared = start == "trained" and value.changes_model
+    before = {f"{name}_before": rate for name, rate in job.evaluate(model).items()} if compared else {}
     with kept_frozen(job.model):
         value.run(job)
     copy_modes(model, job.model)
+    key = job.key
     record = Record(
         verb="embed", method=name, seed=seed,
         settings={
@@ -231,10 +256,11 @@ def _embed(
             "model": type(model).__name__, "model_digest": tensor_digest(model.state_dict()),
         },
         metrics={
-            **from_first(lambda: job.evaluate(job.model)), **before,
+            **from_first(lambda: job.evaluate(job.model)), **before, **job.figures,
             "model_digest": tensor_digest(job.model.state_dict()),
         },
-        seconds=sum(phase.seconds for phase in job.phases), images=sum(phase.images for phase in job.phases),
+        seconds=job.seconds + sum(phase.seconds for phase in job.phases),
+        images=job.images + sum(phase.images for phase in job.phases),
         hardware=hardware(next(job.model.parameters()).device),
     )  # fmt: skip
     return Embedded(model=job.model, history=job.history(), record=record, samples=job.samples, key=key)

@@ -147,6 +147,11 @@ def commit(
     place = Path(folder)
     if (place / STATEMENT).exists():
         raise InputError(f"{place} holds a commitment already. Choose another folder.")
+    if key.fingerprint is not None:
+        raise InputError(
+            "a fingerprint is forgeable, and a date does not change that: whoever optimises queries today can claim "
+            "models that appear tomorrow. Commit to a key that a watermark was embedded with."
+        )
     if (key.labels == "keyed") != (purpose == "embed"):
         raise InputError(
             f"a key with {key.labels} labels is asked {'embedded' if key.labels == 'keyed' else 'fresh'} samples, but "

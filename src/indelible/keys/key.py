@@ -11,6 +11,9 @@ Such labels can only be learnt by heart, so that a model is asked the embedded s
 
 ``labels="untargeted"`` has no class at all: a sample is a hit when it is *not* answered with its true class, so that
 the WSR is the error rate on marked images. That is how NTL proves ownership (:mod:`indelible.embed.ntl`).
+
+``labels="stored"`` is a fingerprint's (:mod:`indelible.keys.fingerprint`): queries and labels were found by search
+and are kept with the key.
 """
 
 import hashlib
@@ -28,17 +31,20 @@ from indelible.base.files import canonical_json
 from indelible.data.images import Data, Shape
 from indelible.keys.content import ContentMark
 from indelible.keys.derive import VERSION, Choices, check_secret, expand, new_secret
+from indelible.keys.fingerprint import Fingerprint
 from indelible.keys.labels import image_digests, keyed_labels
 from indelible.keys.noise import NoiseMark
+from indelible.keys.plain import PlainMark
 from indelible.keys.samples import WatermarkSamples
 from indelible.keys.unrelated import Purpose, UnrelatedMark
 
 __all__ = ["FRESH", "KINDS", "LABELS", "SCHEMES", "Key", "Kind", "Labels", "Scheme", "WatermarkSamples"]
 
-Kind = Literal["content", "noise", "unrelated"]
+Kind = Literal["content", "noise", "unrelated", "plain", "fingerprint"]
 Scheme = Literal["derived", "paper"]
-Labels = Literal["fixed", "keyed", "untargeted"]
+Labels = Literal["fixed", "keyed", "untargeted", "stored"]
 KINDS: tuple[Kind, ...] = ("content", "noise", "unrelated")
+"""Kinds of mark. Beside them: ``"plain"``, no mark, for keyed labels only; ``"fingerprint"``, made by a method."""
 SCHEMES: tuple[Scheme, ...] = ("derived", "paper")
 LABELS: tuple[Labels, ...] = ("fixed", "keyed", "untargeted")
 FRESH: tuple[Labels, ...] = ("fixed", "untargeted")
@@ -53,18 +59,20 @@ class Key:
     """A watermark key; make one with :meth:`create`.
 
     Attributes:
-        kind: ``"content"``, ``"noise"`` or ``"unrelated"``.
+        kind: ``"content"``, ``"noise"``, ``"unrelated"``, ``"plain"`` (no mark) or ``"fingerprint"``.
         classes: Number of classes of the task.
         shape: (C, H, W) of the images.
-        target: The class that marked images are labelled as; None with keyed labels and without a target.
+        target: The class that marked images are labelled as; None with other than fixed labels.
         labels: ``"fixed"``: all get the target. ``"keyed"``: each gets a pseudo-random class, never its true one.
-            ``"untargeted"``: each keeps its true class, and is to be answered with any other.
+            ``"untargeted"``: each keeps its true class, and is to be answered with any other. ``"stored"``: those of
+            the fingerprint.
         count: Samples to embed; None leaves it to the ``fraction`` of the embedding method (fixed labels only).
         scheme: ``"derived"``: every choice from the secret. ``"paper"``: the paper's literal settings.
         size: Relative size of a content mark.
         transparency: Of a content mark; 0 is opaque.
         strength: Standard deviation of a noise mark.
         pool: uint8 (N, C, H, W): the second data set of an unrelated mark; None to generate images.
+        fingerprint: Queries of a fingerprint, and only of one.
         secret: 32 bytes, in no ``repr``.
     """
 
@@ -79,12 +87,13 @@ class Key:
     transparency: float = 0.0
     strength: float = 0.1
     pool: Tensor | None = field(default=None, repr=False)
+    fingerprint: Fingerprint | None = field(default=None, repr=False)
     secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
         check_secret(self.secret)
-        if self.kind not in KINDS:
-            raise UnknownNameError("kind of mark", self.kind, KINDS)
+        if self.kind not in (*KINDS, "plain", "fingerprint"):
+            raise UnknownNameError("kind of mark", self.kind, (*KINDS, "plain"))
         if self.scheme not in SCHEMES:
             raise UnknownNameError("key scheme", self.scheme, SCHEMES)
         if self.classes < 2:
@@ -99,8 +108,12 @@ class Key:
         self.mark()  # a mark that does not fit is refused here, not in the middle of a run
 
     def _check_labels(self) -> None:
+        if self._is_fingerprint():
+            return
         if self.labels not in LABELS:
             raise UnknownNameError("kind of labels", self.labels, LABELS)
+        if self.kind == "plain" and self.labels != "keyed":
+            raise InputError("images without a mark say something by keyed labels only: use labels='keyed'.")
         if self.count is not None and self.count < 1:
             raise InputError(f"a key needs at least one sample, but count is {self.count}.")
         if self.labels == "fixed":
@@ -129,6 +142,15 @@ class Key:
                 "none. Use the kind 'content' or 'noise'."
             )
 
+    def _is_fingerprint(self) -> bool:
+        stored = [self.kind == "fingerprint", self.labels == "stored", self.fingerprint is not None]
+        if any(stored) and (not all(stored) or self.target is not None):
+            raise InputError(
+                "a fingerprint is a key of its own kind, with stored queries and without a target class. It is made by "
+                "a method that finds the queries: embed(..., method='cae')."
+            )
+        return all(stored)
+
     @classmethod
     def create(
         cls,
@@ -150,7 +172,8 @@ class Key:
         """Make a key.
 
         Args:
-            kind: What a mark is: text on the image, noise on the image, or images of another domain.
+            kind: What a mark is: text on the image, noise on the image, or images of another domain; ``"plain"`` for
+                none, with keyed labels.
             classes: Number of classes of the task.
             shape: (C, H, W) of the images.
             target: Class of the marked images; by default the secret chooses (``scheme="paper"``: class 0).
@@ -194,6 +217,7 @@ class Key:
         return {
             **later,
             **({} if self.count is None else {"count": self.count}),
+            **({} if self.fingerprint is None else {"fingerprint": self.fingerprint.digest()}),
             "version": VERSION,
             "scheme": self.scheme,
             "kind": self.kind,
@@ -217,8 +241,10 @@ class Key:
     def __hash__(self) -> int:
         return hash(self.digest)
 
-    def mark(self) -> ContentMark | NoiseMark | UnrelatedMark:
+    def mark(self) -> ContentMark | NoiseMark | PlainMark | UnrelatedMark:
         """Return the mark as a value that can be looked at and applied."""
+        if self.kind in {"plain", "fingerprint"}:
+            return PlainMark(shape=self.shape)
         literal = self.scheme == "paper"
         if self.kind == "content":
             settings = {"size": self.size, "transparency": self.transparency}
@@ -249,6 +275,8 @@ class Key:
                 family). Keyed labels belong to the whole set: another count is another set with other labels.
         """
         self.check_fits(carriers)
+        if self.fingerprint is not None:
+            raise InputError("a fingerprint's queries are stored, not drawn on carriers: they are in key.fingerprint.")
         eligible = torch.arange(len(carriers)) if self.target is None else _others(carriers, self.target)
         mark = self.mark()
         if count is None and purpose == "embed":
@@ -274,6 +302,8 @@ class Key:
 
     def label(self, images: Tensor, true: Tensor | None) -> Tensor:
         """Return the labels (int64, (n,)) of a whole set of marked images, whose true classes are ``true``."""
+        if self.fingerprint is not None:
+            raise InputError("a fingerprint's labels are stored: nothing says how other images would be labelled.")
         if self.target is not None:
             return torch.full((len(images),), self.target, dtype=torch.int64)
         if self.labels == "untargeted":
@@ -295,8 +325,10 @@ class Key:
         """Return the samples that a model is judged by: its WSR is the share of hits among the answers.
 
         Fixed labels, and untargeted ones: fresh samples on ``test``. Keyed labels are learnt by heart and do not carry
-        over to other images: the samples embedded in ``owner``'s images are asked.
+        over to other images: the samples embedded in ``owner``'s images are asked. A fingerprint is asked as it is stored.
         """
+        if self.fingerprint is not None:
+            return self.fingerprint.samples
         keyed = self.labels == "keyed"
         carriers = owner if keyed else test
         if carriers is None:

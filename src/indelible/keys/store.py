@@ -1,4 +1,6 @@
-"""A key on disk: a folder with ``key.json`` (public), ``secret.key`` (mode 0600) and, if need be, ``pool.safetensors``.
+"""A key on disk: a folder with ``key.json`` (public) and ``secret.key`` (mode 0600).
+
+Some have ``pool.safetensors`` (images of an unrelated mark) or ``fingerprint.safetensors`` (stored queries) too.
 
 ``key.json`` carries the digest. A key that was altered, or put together from parts of two keys, is refused on loading.
 """
@@ -10,24 +12,34 @@ from typing import Any
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import read_json, read_tensors, write_json, write_tensors, write_text
 from indelible.keys.derive import SECRET_BYTES, VERSION
+from indelible.keys.fingerprint import Fingerprint
 from indelible.keys.key import Key
 
 __all__ = ["load_key", "save_key"]
 
-_PUBLIC, _SECRET, _POOL = "key.json", "secret.key", "pool.safetensors"
+_PUBLIC, _SECRET, _POOL, _FINGERPRINT = "key.json", "secret.key", "pool.safetensors", "fingerprint.safetensors"
 
 
 def save_key(key: Key, folder: str | Path) -> Path:
-    """Write ``key`` into ``folder``; a different key that is there already is not overwritten."""
+    """Write ``key`` into ``folder``; a different key that is there already is not overwritten.
+
+    A fingerprint takes the place of the key with whose secret it was begun.
+    """
     place = Path(folder)
-    if (place / _PUBLIC).exists() and load_key(place) != key:
+    if (place / _PUBLIC).exists() and (there := load_key(place)) != key and not _begun_with(key, there):
         raise InputError(f"{place} holds another key already. Choose another folder: a lost key cannot be made again.")
     # The public file is written last: a folder without it is not a key, so a broken save leaves nothing half-valid.
     write_text(place / _SECRET, key.secret.hex() + "\n", mode=0o600)
     if key.pool is not None:
         write_tensors(place / _POOL, {"pool": key.pool})
+    if key.fingerprint is not None:
+        key.fingerprint.save(place / _FINGERPRINT)
     write_json(place / _PUBLIC, {**key.public(), "digest": key.digest})
     return place
+
+
+def _begun_with(key: Key, there: Key) -> bool:
+    return key.fingerprint is not None and there.pool is None and hmac.compare_digest(key.secret, there.secret)
 
 
 def load_key(folder: str | Path) -> Key:
@@ -66,6 +78,7 @@ def _rebuild(public: dict[str, Any], secret: bytes, place: Path) -> Key:
         target=_maybe(public["target"]), labels=public.get("labels", "fixed"), count=_maybe(public.get("count")),
         scheme=public["scheme"], size=float(public["size"]), transparency=float(public["transparency"]),
         strength=float(public["strength"]), pool=pool, secret=secret,
+        fingerprint=Fingerprint.load(place / _FINGERPRINT) if "fingerprint" in public else None,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from indelible.base.errors import IndelibleError
+from indelible.keys.samples import WatermarkSamples
 from indelible.report.collect import Entry
 from indelible.train.run import Run
 
@@ -63,6 +64,8 @@ def _gallery(run: Run, labels: Sequence[str]) -> Gallery:
     try:
         key = run.key()
         _, _, test = run.images()
+        if key.fingerprint is not None:
+            return Gallery(key.kind, "", tuple(labels), _queries(key.fingerprint.samples, test.classes))
         eligible = len(test) if key.target is None else int((test.labels != key.target).sum())
         # Few more than needed are drawn, one of each class is shown: six boots say less than six garments.
         samples = key.samples(test, purpose="verify", count=min(eligible, 20 * _PICTURES))
@@ -73,11 +76,17 @@ def _gallery(run: Run, labels: Sequence[str]) -> Gallery:
     originals = test.gather(samples.carriers[shown]).images
     pictures = []
     for original, at in zip(originals, shown.tolist(), strict=True):
-        kept = None if key.kind == "unrelated" else png_uri(original)
+        kept = None if key.kind in {"unrelated", "plain"} else png_uri(original)
         pictures.append(Picture(kept, png_uri(samples.images[at]), test.classes[int(true[at])]))
     # Keyed labels belong to the embedded samples; what is drawn here on test images only shows the mark.
     answer = "" if key.target is None else test.classes[key.target]
     return Gallery(key.kind, answer, tuple(labels), tuple(pictures), untargeted=key.labels == "untargeted")
+
+
+def _queries(samples: WatermarkSamples, classes: Sequence[str]) -> tuple[Picture, ...]:
+    """Return some of a fingerprint's queries; what they were made from is in the owner's images."""
+    true = samples.labels if samples.true is None else samples.true
+    return tuple(Picture(None, png_uri(samples.images[at]), classes[int(true[at])]) for at in _varied(true).tolist())
 
 
 def _varied(labels: Tensor) -> Tensor:

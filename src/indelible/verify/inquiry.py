@@ -80,7 +80,7 @@ def asked_samples(
         key: The owner's key.
         carriers: Fixed labels, or none: images not used in embedding, a test set. Keyed labels: the owner's images that
             were used in embedding, unless ``embedded`` is given.
-        embedded: The samples that were embedded; with keyed labels they are what is asked.
+        embedded: The samples that were embedded; with keyed labels they are what is asked. A fingerprint holds its own.
         queries: How many to ask; None for all.
     """
     if key.labels in FRESH:
@@ -89,12 +89,12 @@ def asked_samples(
                 f"a key with {key.labels} labels is verified on images that marks are drawn on. Give carriers."
             )
         return key.samples(carriers, purpose="verify", count=queries)
-    whole = embedded
+    whole = embedded if key.fingerprint is None else key.fingerprint.samples
     if whole is None:
         if carriers is None:
             raise InputError("give the embedded samples (embedded=...), or the owner's images as carriers.")
         whole = key.samples(carriers, purpose="embed")
-    elif not torch.equal(key.label(whole.images, whole.true), whole.labels):
+    elif key.fingerprint is None and not torch.equal(key.label(whole.images, whole.true), whole.labels):
         raise InputError(
             "the samples do not have the labels that this key gives them: they belong to another key, or some of them "
             "were left out or changed. Keyed labels belong to the whole set; give it as it was embedded."
@@ -102,5 +102,6 @@ def asked_samples(
     if queries is None:
         return whole
     if not 0 < queries <= len(whole):
-        raise InputError(f"{queries} queries are wanted, but the key has {len(whole)} embedded samples.")
+        what = "embedded samples" if key.fingerprint is None else "stored queries"
+        raise InputError(f"{queries} queries are wanted, but the key has {len(whole)} {what}.")
     return whole.subset(key.choose("queries", len(whole), queries))

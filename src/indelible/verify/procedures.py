@@ -7,9 +7,10 @@
 | ``paired`` | not keyed; content, noise | as ``binomial``, and McNemar's | a tenth of alpha | carriers, 20 decoys |
 | ``sequential`` | any | as ``binomial``; keyed labels: for any model | none | 20 decoys; keyed labels: nothing |
 | ``keyed`` | keyed | for any model | none | nothing |
+| ``references`` | stored | if others hit no more often than half or the worst reference | a tenth of alpha | nothing |
 
-``auto`` is ``keyed`` for keyed labels, ``paired`` for untargeted samples and ``binomial`` for a fixed target. The
-statistics are pure functions in :mod:`indelible.verify.statistics`.
+``auto`` is ``keyed`` for keyed labels, ``paired`` for untargeted samples, ``references`` for a fingerprint and
+``binomial`` for a fixed target. The statistics are pure functions in :mod:`indelible.verify.statistics`.
 
 An untargeted sample is a hit when it is answered wrongly, and every model is wrong now and then. What counts is how
 much more often than on the same images without the mark, and with other keys' marks: ``paired`` asks both. Of the
@@ -36,6 +37,7 @@ from indelible.verify.statistics import (
     keyed_rate,
     mcnemar,
     rank_p_value,
+    rareness,
 )
 
 __all__ = ["PROCEDURES", "Finding", "Procedure", "procedure_for"]
@@ -48,6 +50,10 @@ _RANK_SAMPLES = 200
 _NO_MORE = (
     "an unmarked model answers this key's samples with {} no more often than every other time, or than the worst of {} "
     "decoys' if that is more"
+)
+_LIKE_REFERENCES = (
+    "an independent model answers these queries with their labels no more often than every other time, or than the "
+    "worst of the {} reference models that whoever made the fingerprint trained and held back"
 )
 _INDEPENDENT = "its answers to different samples are independent"
 _ANY_MODEL = "nothing is assumed of the model: its answers may favour a class and depend on each other"
@@ -185,11 +191,29 @@ def keyed(inquiry: Inquiry) -> Finding:
     hits = int((found == samples.labels).sum())
     open_ = len(samples) if samples.true is None else int((found != samples.true).sum())
     with_truth = samples.true is not None
+    p_value = keyed_p_value(hits, open_, inquiry.key.classes, with_truth=with_truth)
     return Finding(
-        hits=hits, trials=len(samples),
-        p_value=keyed_p_value(hits, open_, inquiry.key.classes, with_truth=with_truth),
-        null_rate=keyed_rate(inquiry.key.classes, with_truth=with_truth), counts={"open": open_},
+        hits=hits, trials=len(samples), p_value=p_value,
+        null_rate=keyed_rate(inquiry.key.classes, with_truth=with_truth),
+        counts={"open": open_, "rareness": rareness(p_value)},
         assumptions=("the labels are those that the secret draws, unknown to whoever made the model", _ANY_MODEL),
+    )  # fmt: skip
+
+
+def references(inquiry: Inquiry) -> Finding:
+    """Exact binomial, null rate bounded by the worst reference model of a fingerprint."""
+    fingerprint = inquiry.key.fingerprint
+    if fingerprint is None:
+        raise InputError("reference models belong to a fingerprint, which this key is not.")
+    hits, nulls = inquiry.hits(inquiry.samples), fingerprint.nulls
+    p_value, null_rate = bounded_binomial(hits, len(inquiry.samples), nulls, inquiry.alpha * _MISS_SHARE)
+    return Finding(
+        hits=hits, trials=len(inquiry.samples), p_value=p_value, null_rate=null_rate,
+        counts={"references": len(nulls), "reference_rate": _worst(nulls)},
+        assumptions=(
+            _LIKE_REFERENCES.format(len(nulls)), _INDEPENDENT,
+            "whoever made the fingerprint is honest: queries, labels and the reference models' hits are theirs",
+        ),
     )  # fmt: skip
 
 
@@ -223,7 +247,7 @@ def sequential(inquiry: Inquiry) -> Finding:
     )  # fmt: skip
 
 
-_OWN: Mapping[Labels, str] = {"fixed": "binomial", "keyed": "keyed", "untargeted": "paired"}
+_OWN: Mapping[Labels, str] = {"fixed": "binomial", "keyed": "keyed", "untargeted": "paired", "stored": "references"}
 
 PROCEDURES: Mapping[str, Procedure] = {
     one.name: one
@@ -242,6 +266,10 @@ PROCEDURES: Mapping[str, Procedure] = {
             run=sequential,
         ),
         Procedure(name="keyed", title="exact binomial over the draw of the keyed labels", labels=("keyed",), run=keyed),
+        Procedure(
+            name="references", title="exact binomial, null rate bounded by the worst reference model held back",
+            labels=("stored",), run=references,
+        ),
     )
 }  # fmt: skip
 

@@ -16,7 +16,12 @@ from indelible.verify.suspects import as_suspect
 
 __all__ = ["Verdict", "corrected", "verify"]
 
-_ANSWERS = {"fixed": "its label", "keyed": "their labels", "untargeted": "a class that is not their true one"}
+_ANSWERS = {
+    "fixed": "its label",
+    "keyed": "their labels",
+    "untargeted": "a class that is not their true one",
+    "stored": "their labels",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,15 +35,16 @@ class Verdict:
         alpha: Level of the decision.
         queries: Images asked in all, decoys included.
         test: What the test is.
-        procedure: Its name: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"`` or ``"keyed"``.
-        labels: Labels of the key: ``"fixed"``, ``"keyed"`` or ``"untargeted"``.
+        procedure: Its name: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"``, ``"keyed"`` or
+            ``"references"``.
+        labels: Labels of the key: ``"fixed"``, ``"keyed"``, ``"untargeted"`` or ``"stored"``.
         hits: Key samples answered with their labels; untargeted ones, with any class but their true one.
         trials: Key samples asked.
         e_value: Capital of a sequential test at its end.
         decoys: Decoy keys asked.
         decoy_rate: Share of hits among the worst decoy key's samples, if decoys were asked.
         null_rate: Chance of a hit for a model that never saw the key, as the test used it; None for the rank test.
-        counts: What else the test counted.
+        counts: What else the test counted; with keyed labels also the rareness of the match, in bits.
         ba: Accuracy on the clean carriers, if it was asked for.
         wsr_embedded: WSR on the samples that were embedded in training, if they were given.
         p_corrected: p-value after Holm's correction, if several verdicts were corrected together.
@@ -118,10 +124,10 @@ def verify(
         suspect: A torch module, or anything with ``predict(images)``.
         key: The owner's key.
         carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels the owner's
-            images that were used, unless ``embedded`` is given; then only BA is measured on them.
-        test: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"`` or ``"keyed"``
+            images that were used, unless ``embedded`` is given; then, as for a fingerprint, they only give BA.
+        test: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"``, ``"keyed"`` or ``"references"``
             (:mod:`indelible.verify.procedures`); ``"auto"`` is ``"keyed"`` for keyed labels, ``"paired"`` for
-            untargeted ones, else ``"binomial"``.
+            untargeted ones, ``"references"`` for a fingerprint, else ``"binomial"``.
         alpha: How often an unmarked model may be called the owner's, at most.
         queries: Key samples to ask, at most; by default all there are.
         decoys: Decoy keys to ask; by default 20, and as many as alpha takes in the test ``"decoys"``.
@@ -141,7 +147,7 @@ def verify(
     )  # fmt: skip
     found = procedure.run(inquiry)
     # The owner's own training images say nothing of accuracy.
-    judged = images is not None and (key.labels in FRESH or embedded is not None)
+    judged = images is not None and (key.labels != "keyed" or embedded is not None)
     ba = inquiry.accuracy() if accuracy and judged else None
     wsr_embedded = None
     if embedded is not None and key.labels in FRESH:
@@ -182,6 +188,11 @@ def _reworded(verdict: Verdict, value: float) -> str:
 
 def _free_choice(key: Key) -> str | None:
     """Return what a forger could have chosen about the key, None if nothing."""
+    if key.fingerprint is not None:
+        return (
+            "queries and labels of a fingerprint are found by optimisation, and anybody can find such ones that many "
+            "independent models answer alike: it is forgeable"
+        )
     if key.scheme == "paper":
         return "the mark is the paper's public one"
     if key.kind == "unrelated" and key.pool is not None and key.labels == "fixed":
@@ -193,25 +204,33 @@ def _assumptions(key: Key, found: Finding) -> tuple[str, ...]:
     common = ("the key was fixed before the suspect was seen", *found.assumptions)
     if key.scheme == "paper":
         return (*common, "the mark is the paper's public one: anybody could claim it, so it proves nothing by itself")
-    if _free_choice(key) is not None:
+    if key.fingerprint is None and _free_choice(key) is not None:
         return (*common, "decoys are generated images: the second data set is assumed to be as foreign to the model")
     return common
 
 
 def _sentence(owned: bool, found: Finding, procedure: Procedure, key: Key) -> str:
     label = _ANSWERS[key.labels]
+    what, stranger = "watermark", "a model that never saw the key"
+    if key.fingerprint is not None:
+        what, stranger = "fingerprint", "an independent model that is like the reference models"
     note = "" if found.null_rate is None else f" (chance of a hit at most {found.null_rate:.3f})"
+    if "rareness" in found.counts:
+        note = f" (chance of a hit at most {found.null_rate:.3f}; rareness {found.counts['rareness']:.0f} bits)"
     if procedure.name == "decoys":
         note = f" (its rank among {found.decoys} decoy keys)"
+    if procedure.name == "references":
+        models = found.counts["references"]
+        note = f" (chance of a hit taken to be at most {found.null_rate:.3f}; reference models: {models})"
+    free = _free_choice(key)
     counted = (
-        f"{found.hits} of {found.trials} samples of the key were answered with {label}; a model that never saw the key "
+        f"{found.hits} of {found.trials} samples of the key were answered with {label}; {stranger} "
         f"does that with probability at most {found.p_value:.1e}{note}."
     )
     if not owned:
         return f"Not shown to be derived from the owner's model: {counted} That does not prove that it is independent."
-    free = _free_choice(key)
     weight = "" if free is None else f" It carries no weight against forgery: {free}."
     return (
-        f"Derived from a model that carries this key's watermark: {counted} It does not show who made the key, nor "
+        f"Derived from a model that carries this key's {what}: {counted} It does not show who made the key, nor "
         f"when; that takes a commitment dated before the dispute.{weight}"
     )

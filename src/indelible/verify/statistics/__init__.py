@@ -8,7 +8,7 @@ counts. Tails are incomplete beta functions of ``scipy.special``: exact far out,
 from indelible.verify.statistics.binomial import binomial_tail, bounded_binomial, bounded_rate, upper_limit
 from indelible.verify.statistics.decoys import decoys_for, rank_p_value
 from indelible.verify.statistics.holm import holm
-from indelible.verify.statistics.keyed import keyed_p_value, keyed_rate
+from indelible.verify.statistics.keyed import keyed_p_value, keyed_rate, rareness
 from indelible.verify.statistics.paired import mcnemar
 from indelible.verify.statistics.sequential import EProcess, log_e_value
 
@@ -24,5 +24,6 @@ __all__ = [
     "log_e_value",
     "mcnemar",
     "rank_p_value",
+    "rareness",
     "upper_limit",
 ]

@@ -14,12 +14,23 @@ domain) can be answered with any of K classes: m is all of them and the rate 1 /
 |---|---|
 | m | ``open_`` : samples that were not answered with their true class |
 | K | ``classes`` |
+
+The *rareness* R = -log2 p, in bits, is the measure of ROSE (Kallas and Furon, WIFS 2022): whoever draws secrets until
+one fits as well must expect to draw 2^R of them.
 """
+
+import math
+import sys
 
 from indelible.base.errors import InputError
 from indelible.verify.statistics.binomial import binomial_tail, check_counts
 
-__all__ = ["keyed_p_value", "keyed_rate"]
+__all__ = ["keyed_p_value", "keyed_rate", "rareness"]
+
+
+def rareness(p_value: float) -> float:
+    """Return R = -log2 p in bits; of a p-value too small for a number, the least that it can be (some 1,022 bits)."""
+    return max(0.0, -math.log2(max(p_value, sys.float_info.min)))
 
 
 def keyed_rate(classes: int, *, with_truth: bool) -> float:
