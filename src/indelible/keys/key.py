@@ -119,10 +119,12 @@ class Key:
         if self.labels == "fixed":
             if self.target is None or not 0 <= self.target < self.classes:
                 raise InputError(f"the target must be a class 0..{self.classes - 1}, but is {self.target}.")
-            return
-        if self.labels == "untargeted":
+        elif self.labels == "untargeted":
             self._check_untargeted()
-            return
+        else:
+            self._check_keyed()
+
+    def _check_keyed(self) -> None:
         if self.target is not None or self.count is None:
             raise InputError(
                 f"keyed labels have no target class and a count of samples, but target is {self.target} and count "
@@ -325,7 +327,7 @@ class Key:
         """Return the samples that a model is judged by: its WSR is the share of hits among the answers.
 
         Fixed labels, and untargeted ones: fresh samples on ``test``. Keyed labels are learnt by heart and do not carry
-        over to other images: the samples embedded in ``owner``'s images are asked. A fingerprint is asked as it is stored.
+        over to other images: the samples embedded in ``owner``'s images are asked. A fingerprint's own are stored.
         """
         if self.fingerprint is not None:
             return self.fingerprint.samples
