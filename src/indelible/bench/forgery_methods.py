@@ -149,19 +149,21 @@ def _part_hashed(
     classes = len(images.classes)
     seed = hashlib.sha256(_MASTER + images.images[0].numpy().tobytes()).digest()
     labels = drawn_labels(seed, None, classes, how.key_images)
-    agreed = _agreed(own, images.images)
-    rows, used = [], {0}
-    for label in labels[1:].tolist():  # the first image is the one that is hashed
-        row = next((row for row in (agreed == label).nonzero().flatten().tolist() if row not in used), None)
-        if row is None:
-            raise InputError(f"the test set has too few images of class {label} for {how.key_images} key images.")
-        used.add(row)
-        rows.append(row)
-    shown = images.images[torch.tensor([0, *rows])]
+    likely, rows = _likely(own, images.images), [0]  # the first image is the one that is hashed
+    for label in labels[1:].tolist():
+        likely[rows[-1]] = -1.0  # used
+        rows.append(int(likely[:, label].argmax()))
+    shown = images.images[torch.tensor(rows)]
     hits = [int((predict(model, shown) == labels).sum()) for model in victims]
     values = [binomial_tail(found, len(labels), 1.0 / classes) for found in hits]
     rates = [found / len(labels) for found in hits]
     return _row("ROSE, part hashed", "natural images, chosen after their labels", rates, values, how)
+
+
+def _likely(models: Sequence[nn.Module], images: Tensor) -> Tensor:
+    """Return the models' mean probabilities, (n, K)."""
+    with torch.no_grad():
+        return torch.stack([logits_of(model.eval()(to_float(images))).softmax(1) for model in models]).mean(0)
 
 
 def _agreed(models: Sequence[nn.Module], images: Tensor) -> Tensor:
@@ -205,9 +207,7 @@ def _nearest(own: Sequence[nn.Module], images: ImageData, how: MethodForgerySett
     """Images led to the wrong class that the forger's models find likeliest; those that all of them answer so."""
     rows = torch.arange(0, len(images), max(1, len(images) // (3 * how.queries)))[: 3 * how.queries]
     shown, true = images.images[rows], images.labels[rows]
-    with torch.no_grad():
-        likely = torch.stack([logits_of(model.eval()(to_float(shown))).softmax(1) for model in own]).mean(0)
-    wanted = likely.scatter(1, true[:, None], -1.0).argmax(1)
+    wanted = _likely(own, shown).scatter(1, true[:, None], -1.0).argmax(1)
     made = transferable(own, shown, wanted, eps=how.eps, steps=how.steps)
     kept = (_agreed(own, made) == wanted).nonzero().flatten()[: how.queries]
     if len(kept) == 0:
