@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import torch
+
 from indelible.base.errors import InputError
 from indelible.bench.cells import Cell
-from indelible.bench.speed import measure_speed
+from indelible.bench.speed.steps import plain_rate
 from indelible.data.catalog import load
 from indelible.data.images import Shape
 from indelible.data.options import split_options
@@ -174,7 +176,6 @@ def _speed(cell: Cell, size: Size, speeds: dict[tuple[str, str], list[float]]) -
         known = speeds.get((cell.architecture, work))
         if known:
             return statistics.median(known), "finished cells"
-    measured = measure_speed(cell.architecture, shape=size.shape, batch_size=_BATCH, rounds=1, steps=1)
-    rate = _BATCH / measured.seconds["plain"]
+    rate = plain_rate(cell.architecture, shape=size.shape, batch_size=_BATCH)
     speeds[cell.architecture, ""] = [rate]
-    return rate, f"a step measured now: {rate:.0f} images/s with {measured.threads} thread(s)"
+    return rate, f"a step measured now: {rate:.0f} images/s with {torch.get_num_threads()} thread(s)"
