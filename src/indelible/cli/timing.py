@@ -71,11 +71,10 @@ def measure_speed(arguments: argparse.Namespace) -> int:
 
 
 def _command(arguments: argparse.Namespace) -> str:
-    words = ["indelible bench run speed"]
-    for name in ("parts", "networks", "threads"):
-        if getattr(arguments, name) is not None:
-            words.append(f"--{name} {getattr(arguments, name)}")
-    return " ".join([*words, f"--batch-size {arguments.batch_size} --rounds {arguments.rounds}"])
+    given = {name: getattr(arguments, name) for name in ("parts", "networks", "threads")}
+    words = [f"--{name} {value}" for name, value in given.items() if value is not None]
+    sizes = f"--batch-size {arguments.batch_size} --rounds {arguments.rounds}"
+    return " ".join(["indelible bench run speed", *words, sizes])
 
 
 def check_speed_again(arguments: argparse.Namespace) -> int:

@@ -34,7 +34,6 @@ __all__ = ["NETWORKS", "PARTS", "Unit", "choose_units", "measure_units"]
 
 NETWORKS = ("resnet-18", "resnet-mini")
 """The paper's network and that of the CPU benchmark."""
-_CPU_NETWORK = NETWORKS[1]
 PARTS = ("steps", "memory", "attacks", "verify", "grid")
 _ONCE = {"memory", "grid"}  # the same every time, or too long to repeat
 _STEADY = {"memory", "grid"}  # nothing to warm up
@@ -88,11 +87,12 @@ def choose_units(
     if rounds < 1 or not networks:
         raise InputError("a measurement takes at least one round and one network.")
     place = device or torch.device("cpu")
-    chosen = []
-    for part in (part for part in PARTS if part in parts):
-        for network in networks if part in {"steps", "memory"} else networks[-1:]:
-            chosen.append(_unit(part, Scene(network=network, batch_size=batch_size, device=place), rounds))
-    return chosen
+    return [
+        _unit(part, Scene(network=network, batch_size=batch_size, device=place), rounds)
+        for part in PARTS
+        if part in parts
+        for network in (networks if part in {"steps", "memory"} else networks[-1:])
+    ]
 
 
 def _unit(part: str, scene: Scene, rounds: int) -> Unit:

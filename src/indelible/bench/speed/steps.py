@@ -41,6 +41,7 @@ from indelible.train.objective import CrossEntropy, Step
 
 __all__ = ["CASES", "Scene", "memory_round", "plain_rate", "steps_round"]
 
+_CPU = torch.device("cpu")
 _CLASSES = 10
 _EPOCH_IMAGES = 40_000
 _LEAST_SECONDS, _MOST_REPEATS = 0.5, 20
@@ -69,7 +70,7 @@ class Scene:
     network: str
     shape: Shape = (3, 32, 32)
     batch_size: int = 128
-    device: torch.device = torch.device("cpu")
+    device: torch.device = _CPU
 
     @cached_property
     def data(self) -> ImageData:
