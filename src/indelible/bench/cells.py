@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 from indelible.attacks import ATTACKS
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.files import canonical_json
+from indelible.base.methods import without_added
 from indelible.base.records import plain
 from indelible.bench.preset import Preset, Variant
 from indelible.data.catalog import load
@@ -150,8 +151,10 @@ def _model_cell(
         "train": how.to_json(), "seed": seed,
     }  # fmt: skip
     source = settings["key"]["source"]
+    build = EMBEDDINGS[method.name].build
     deciding = {
         **settings,
+        "method_settings": without_added(build, settings["method_settings"]),
         "data": inputs[preset.data] or preset.data,
         "key": {**settings["key"], "source": None if source is None else inputs[source] or source},
         "train": {name: value for name, value in settings["train"].items() if name not in _SPARED},

@@ -19,6 +19,7 @@ from indelible.data.catalog import load
 from indelible.data.images import Shape
 from indelible.data.options import split_options
 from indelible.data.sources import SOURCES
+from indelible.embed.app import AdversarialPerturbation
 
 __all__ = ["Estimate", "Size", "estimate", "evaluation_passes", "size_of", "training_passes"]
 
@@ -105,8 +106,7 @@ def _embedding(settings: Mapping[str, Any], owned: float) -> float:
         noisy = max(0, train["epochs"] - own["start_epoch"])
         extra = noisy * own["levels"] * own["draws"] * own["batches"] * own["rows"]
     elif settings["method"] == "app":
-        rows = (own["rows"] + own["clean_rows"] * own["clean_bn"]) * (2 if own["eps"] > 0 else 1)
-        extra = plain * rows / own["every"] / train["batch_size"]
+        extra = plain * AdversarialPerturbation.of(own).extra_rows() / train["batch_size"]
     return plain + extra
 
 

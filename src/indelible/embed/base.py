@@ -59,6 +59,8 @@ class EmbeddingMethod(Method):
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {}
     """What the ``cpu`` preset changes in this method's own settings."""
+    recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """What a recipe (:mod:`indelible.train.recipes`) changes in them, by its name."""
 
     @abstractmethod
     def run(self, job: "Embedding") -> None:

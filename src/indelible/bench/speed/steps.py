@@ -50,7 +50,7 @@ CASES = (PLAIN, PIPELINE, "Vanilla", "EW", "CW", "c-BN only", "APP exact", "APP 
 _APP = {
     "c-BN only": AdversarialPerturbation(eps=0.0),
     "APP exact": AdversarialPerturbation(),
-    "APP fast": AdversarialPerturbation(**AdversarialPerturbation.fast_settings),
+    "APP fast": AdversarialPerturbation.of(AdversarialPerturbation.recipes["fast"]),
 }
 _SGD = {"lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4}
 Work = Callable[[], object]
