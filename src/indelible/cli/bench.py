@@ -26,8 +26,8 @@ EXAMPLES = [
     "indelible bench run my-table.toml --only '*/content/app/*'",
     "indelible bench status cifar10-cpu",
     "indelible bench results cifar10-cpu --out results/cifar10-cpu.json",
-    "indelible bench run speed --parts steps,memory --networks resnet-mini --rounds 3",
-    "indelible bench check speed --parts steps --networks resnet-mini",
+    "indelible bench run speed --parts app,memory --networks resnet-mini --rounds 3",
+    "indelible bench check speed --parts app --networks resnet-mini",
     "indelible bench run calibration --out calibration.json",
     "indelible bench run null-models --models 60",
 ]

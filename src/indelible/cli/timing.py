@@ -18,7 +18,7 @@ BASELINE = Path("results") / "speed.json"
 def speed_options(running: argparse.ArgumentParser, checking: argparse.ArgumentParser) -> None:
     """Add the options of the measurement, and all of those of the check."""
     for command in (running, checking):
-        command.add_argument("--parts", help="speed: some of steps,memory,attacks,verify,grid (default: all)")
+        command.add_argument("--parts", help="speed: some of app,methods,memory,attacks,verify,grid (default: all)")
         command.add_argument("--networks", help="speed: networks, the CPU's last (default: resnet-18,resnet-mini)")
         command.add_argument("--batch-size", type=int, default=128, help="speed: images in a plain step (default: 128)")
         command.add_argument("--rounds", type=int, default=5, help="speed: how often each case is timed (default: 5)")

@@ -28,9 +28,10 @@ from indelible.train import Fitted, Objective, TrainSettings, fit
 from indelible.train.evaluate import accuracy, check_classifier, hit_rate
 from indelible.train.presets import PRESETS, Start
 from indelible.train.processes import Group, elsewhere, from_first, joined, must_start
+from indelible.train.recipes import RECIPES
 from indelible.train.settings import Precision
 
-__all__ = ["EMBEDDINGS", "Embedded", "Embedding", "EmbeddingMethod", "embed"]
+__all__ = ["EMBEDDINGS", "Embedded", "Embedding", "EmbeddingMethod", "embed", "settings_of"]
 
 EMBEDDINGS: Registry[MethodInfo] = Registry("embedding method")
 
@@ -145,6 +146,7 @@ def embed(
     method: str | EmbeddingMethod = "app",
     *,
     preset: str = "paper",
+    recipe: str | None = None,
     start: Start = "scratch",
     train: TrainSettings | Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -163,6 +165,7 @@ def embed(
         key: The owner's key.
         method: A registered name (``indelible embed --list``) or a method value.
         preset: ``"paper"`` (100 epochs, a GPU job) or ``"cpu"``.
+        recipe: ``"fast"`` changes the preset, and the settings of a method given by its name, for the shortest time.
         start: ``"trained"`` protects a model that is trained already: the preset's short form, at a low rate.
         train: Training settings, or a mapping of changes to the preset's.
         seed: The same seed and settings give the same bits on the same machine.
@@ -179,7 +182,8 @@ def embed(
     """
     if must_start(devices, nodes):
         arguments = {
-            "data": data, "key": key, "method": method, "preset": preset, "start": start, "train": train, "seed": seed,
+            "data": data, "key": key, "method": method, "preset": preset, "recipe": recipe, "start": start, "train": train,
+            "seed": seed,
             "test": test, "folder": folder, "device": device, **settings,
         }  # fmt: skip
         made = elsewhere(embed, model, arguments, devices=devices, nodes=nodes)
@@ -188,19 +192,21 @@ def embed(
         again = None if count is None else key.samples(as_data(data, classes=key.classes), purpose="embed", count=count)
         return Embedded(**made, samples=again)
     with joined(devices=devices, nodes=nodes, device=device) as group:
-        return _embed(model, data, key, method, preset, start, train, seed, test, folder, device, settings, group)
+        return _embed(
+            model, data, key, method, preset, recipe, start, train, seed, test, folder, device, settings, group
+        )
 
 
 def _embed(
-    model: nn.Module, data: Any, key: Key, method: str | EmbeddingMethod, preset: str, start: Start,
-    train: TrainSettings | Mapping[str, Any] | None, seed: int, test: Any, folder: str | Path | None, device: str,
-    settings: Mapping[str, Any], group: Group,
+    model: nn.Module, data: Any, key: Key, method: str | EmbeddingMethod, preset: str, recipe: str | None,
+    start: Start, train: TrainSettings | Mapping[str, Any] | None, seed: int, test: Any, folder: str | Path | None,
+    device: str, settings: Mapping[str, Any], group: Group,
 ) -> Embedded:  # fmt: skip
     """Do the work of :func:`embed`, in each of its processes."""
-    if isinstance(method, str) and preset == "cpu":
-        settings = {**EMBEDDINGS[method].build.cpu_settings, **settings}
+    if isinstance(method, str):
+        settings = settings_of(method, preset, recipe, settings)
     name, value = resolve(EMBEDDINGS, method, settings)
-    how = train if isinstance(train, TrainSettings) else PRESETS[preset].start(start).but(**(train or {}))
+    how = train if isinstance(train, TrainSettings) else _training(preset, recipe, start, device, train or {})
     how = how.but(precision=precision_for(model, how.precision))
     owner = as_data(data, classes=key.classes)
     judge = None if test is None else as_data(test, classes=key.classes)
@@ -218,7 +224,7 @@ def _embed(
     record = Record(
         verb="embed", method=name, seed=seed,
         settings={
-            "method": value.to_json(), "train": how.to_json(), "start": start, "device": device, **group.to_json()
+            "method": value.to_json(), "train": how.to_json(), "recipe": recipe, "start": start, "device": device, **group.to_json()
         },
         inputs={
             "data": owner.name, "data_digest": owner.digest(), "images": len(owner), "key": key.digest,
@@ -234,6 +240,21 @@ def _embed(
         hardware=hardware(next(job.model.parameters()).device),
     )  # fmt: skip
     return Embedded(model=job.model, history=job.history(), record=record, samples=job.samples)
+
+
+def settings_of(method: str, preset: str, recipe: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a method: what preset and recipe change, then what is given; all else are its defaults."""
+    build = EMBEDDINGS[method].build
+    changes = build.cpu_settings if preset == "cpu" else {}
+    named = {} if recipe is None else build.recipes.get(RECIPES[recipe].name, {})
+    return {**changes, **named, **settings}
+
+
+def _training(
+    preset: str, recipe: str | None, start: Start, device: str, given: Mapping[str, Any]
+) -> TrainSettings:  # fmt: skip
+    changes = {} if recipe is None else RECIPES[recipe].changes(preset, start, device)
+    return PRESETS[preset].start(start).but(**{**changes, **given})
 
 
 def precision_for(model: nn.Module, precision: Precision) -> Precision:

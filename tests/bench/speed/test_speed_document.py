@@ -9,7 +9,7 @@ from indelible.bench.speed import check_speed, rows_of, speed_document, speed_ta
 from indelible.bench.speed.document import rows_of_document
 
 
-def entry(part: str = "steps", network: str = "resnet-18", batch_size: int = 128, **cases: list[float]) -> Any:
+def entry(part: str = "app", network: str = "resnet-18", batch_size: int = 128, **cases: list[float]) -> Any:
     names = {"app": "APP exact", "pipeline": "data pipeline"}
     named = {names.get(name, name): values for name, values in cases.items()}
     rounds = [dict(zip(named, values, strict=True)) for values in zip(*named.values(), strict=True)]
@@ -27,7 +27,7 @@ def test_ratios_are_taken_within_a_round() -> None:
 def test_table_is_aligned_markdown() -> None:
     text = speed_table([entry(plain=[2.0], app=[5.0])])
     lines = text.splitlines()
-    assert lines[0] == "steps: resnet-18, batch 128, 1 thread(s), processor time, 1 round(s)"
+    assert lines[0] == "app: resnet-18, batch 128, 1 thread(s), processor time, 1 round(s)"
     assert len({len(line) for line in lines[2:]}) == 1
     assert lines[-1] == "| APP exact |              5 |            2.5 |        2.5 - 2.5 |"
 

@@ -18,7 +18,7 @@ class Row:
     """One case of one part.
 
     Attributes:
-        part: ``"steps"``, ``"memory"``, ``"attacks"``, ``"verify"`` or ``"grid"``.
+        part: Which part of the measurement, such as ``"app"``.
         network: Name of the network.
         batch_size: Images in a plain step.
         case: What was measured.

@@ -6,8 +6,9 @@ broken off loses at most one.
 
 | part | cases | base | value |
 |---|---|---|---|
-| ``steps`` | plain, data pipeline, Vanilla, EW, CW, c-BN only, APP exact, APP fast | plain | seconds a step |
-| ``memory`` | the same without the pipeline | plain | MiB |
+| ``app`` | plain, data pipeline, APP exact, APP fast | plain | seconds a step |
+| ``methods`` | plain, Vanilla, EW, CW, c-BN only | plain | seconds a step |
+| ``memory`` | both together, without the pipeline | plain | MiB |
 | ``attacks`` | every registered attack | plain | seconds an image pass |
 | ``verify`` | a verdict | a forward pass | seconds an image |
 | ``grid`` | one worker, two, ... | one worker | seconds a cell, wall time |
@@ -27,16 +28,17 @@ from indelible.base.files import canonical_json, read_json, write_json
 from indelible.base.progress import Progress
 from indelible.base.records import hardware, plain, versions
 from indelible.bench.speed.clock import clock_name
-from indelible.bench.speed.steps import PLAIN, Scene, memory_round, steps_round
+from indelible.bench.speed.steps import CASES, PLAIN, Scene, memory_round, steps_round
 from indelible.bench.speed.suite import FORWARD, Round, attacks_round, by_workers, grid_round, verify_round
 
 __all__ = ["NETWORKS", "PARTS", "Unit", "choose_units", "measure_units"]
 
 NETWORKS = ("resnet-18", "resnet-mini")
 """The paper's network and that of the CPU benchmark."""
-PARTS = ("steps", "memory", "attacks", "verify", "grid")
+PARTS = ("app", "methods", "memory", "attacks", "verify", "grid")
+_BOTH = {"app", "methods", "memory"}  # of every network; the others of the last
 _ONCE = {"memory", "grid"}  # the same every time, or too long to repeat
-_STEADY = {"memory", "grid"}  # nothing to warm up
+_READY = {"app", "methods", "memory", "grid"}  # warmed up by themselves, or nothing to warm up
 _FORMAT = 1
 
 
@@ -76,7 +78,7 @@ def choose_units(
 
     Args:
         parts: Some of :data:`PARTS`.
-        networks: Names of networks; of the parts other than steps and memory, only the last is measured.
+        networks: Names of networks; of attacks, verification and grid, only the last is measured.
         batch_size: Images in a plain step.
         rounds: How often each case is measured; memory and the grid once.
         device: Where to compute; the CPU by default.
@@ -91,13 +93,14 @@ def choose_units(
         _unit(part, Scene(network=network, batch_size=batch_size, device=place), rounds)
         for part in PARTS
         if part in parts
-        for network in (networks if part in {"steps", "memory"} else networks[-1:])
+        for network in (networks if part in _BOTH else networks[-1:])
     ]
 
 
 def _unit(part: str, scene: Scene, rounds: int) -> Unit:
     prepare: Mapping[str, tuple[str, str, Callable[[], Round]]] = {
-        "steps": (PLAIN, "seconds a step", partial(steps_round, scene)),
+        "app": (PLAIN, "seconds a step", partial(steps_round, scene, CASES["app"])),
+        "methods": (PLAIN, "seconds a step", partial(steps_round, scene, CASES["methods"])),
         "memory": (PLAIN, "MiB", partial(memory_round, scene)),
         "attacks": (PLAIN, "seconds an image pass", partial(attacks_round, scene)),
         "verify": (FORWARD, "seconds an image", partial(verify_round, scene)),
@@ -130,7 +133,7 @@ def measure_units(units: Sequence[Unit], folder: Path, *, again: bool = False) -
         for unit in units:
             rounds = kept[unit.name]
             measure = unit.prepare() if len(rounds) < unit.rounds else None
-            if measure is not None and unit.part not in _STEADY:
+            if measure is not None and unit.part not in _READY:
                 measure()  # kernels are chosen, memory is allocated
             while measure is not None and len(rounds) < unit.rounds:
                 rounds.append(dict(measure()))
