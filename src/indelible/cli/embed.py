@@ -91,8 +91,9 @@ def _embed(arguments: argparse.Namespace, _group: "Group") -> None:
     job = EmbeddingJob(
         data=arguments.data, network=arguments.model or _network_of(arguments.weights) or "resnet-mini",
         key=partial(_key, arguments), method=arguments.method, attacker=arguments.attacker,
-        settings=assignments(arguments.set), preset=arguments.preset, recipe=arguments.recipe, train=assignments(arguments.train),
-        start=arguments.start, weights=weights, seed=arguments.seed, device=arguments.device,
+        settings=assignments(arguments.set), preset=arguments.preset, recipe=arguments.recipe,
+        train=assignments(arguments.train), start=arguments.start, weights=weights, seed=arguments.seed,
+        device=arguments.device,
     )  # fmt: skip
     with pinned_threads(arguments.threads):
         done = embed_into(arguments.out, job)

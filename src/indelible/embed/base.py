@@ -182,9 +182,8 @@ def embed(
     """
     if must_start(devices, nodes):
         arguments = {
-            "data": data, "key": key, "method": method, "preset": preset, "recipe": recipe, "start": start, "train": train,
-            "seed": seed,
-            "test": test, "folder": folder, "device": device, **settings,
+            "data": data, "key": key, "method": method, "preset": preset, "recipe": recipe, "start": start,
+            "train": train, "seed": seed, "test": test, "folder": folder, "device": device, **settings,
         }  # fmt: skip
         made = elsewhere(embed, model, arguments, devices=devices, nodes=nodes)
         # Samples are a function of key and data: they are drawn again here rather than sent back.
@@ -224,7 +223,7 @@ def _embed(
     record = Record(
         verb="embed", method=name, seed=seed,
         settings={
-            "method": value.to_json(), "train": how.to_json(), "recipe": recipe, "start": start, "device": device, **group.to_json()
+            "method": value.to_json(), "train": how.to_json(), "start": start, "device": device, **group.to_json()
         },
         inputs={
             "data": owner.name, "data_digest": owner.digest(), "images": len(owner), "key": key.digest,

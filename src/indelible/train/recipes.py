@@ -7,7 +7,7 @@
 | the whole data set as one tensor on the device | always so for data in memory | :mod:`indelible.data.images` |
 | crops and flips of whole batches on the device | always so | :mod:`indelible.data.augment` |
 | flips that alternate between epochs | ``augmentation="crop-alternate"`` | airbench (Jordan, 2024) |
-| one cycle of the learning rate, Nesterov momentum | ``schedule``, ``nesterov`` | Smith and Topin, 2018; DAWNBench entries |
+| one cycle of the learning rate, Nesterov momentum | ``schedule``, ``nesterov`` | Smith and Topin, 2018 |
 | fewer epochs, larger batches, the rate scaled with them | ``epochs``, ``batch_size``, ``lr`` | Goyal et al., 2017 |
 | bfloat16 where the device has it | ``precision="auto"`` is always so | :mod:`indelible.train.devices` |
 | ``torch.compile`` on CUDA | ``compile`` | torch |
