@@ -42,7 +42,7 @@ def worst_gradient(net: nn.Module, ascent: list[Tensor], clean: Tensor, marked: 
     weights = perturbable_parameters(moved)
     with torch.no_grad():
         for weight, gradient in zip(weights, ascent, strict=True):
-            weight += EPS * weight.norm() * gradient / gradient.norm()
+            weight.add_(EPS * weight.norm() * gradient / gradient.norm())
     return list(torch.autograd.grad(ALPHA * loss_of(moved, clean, marked, labels), weights))
 
 
@@ -73,7 +73,7 @@ def test_a_kept_direction_is_that_of_the_earlier_weights(net: TinyNet, data: Ima
     assert_same(gradients(net), first)
     with torch.no_grad():
         for weight in perturbable_parameters(net):
-            weight += 0.1 * torch.randn_like(weight)
+            weight.add_(0.1 * torch.randn_like(weight))
     net.zero_grad()
     expected = worst_gradient(net, kept, *rows)
     passes.add_gradient(*rows, fresh=False)

@@ -5,7 +5,7 @@ Attacks run at their smallest, on random images: what is compared is the time of
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,8 @@ _PATTERN = "*/content/vanilla/*"
 _DECOYS = 2
 
 
-def attacks_round(scene: Scene) -> Round:
-    """Return a function that times every attack: seconds an image pass, and a plain step's beside them."""
+def attacks_round(scene: Scene, names: Sequence[str] = ()) -> Round:
+    """Return a function that times some attacks, by default all: seconds an image pass, and a plain step's beside."""
     plain, _ = scene.work(PLAIN)
     victim, images = scene.model(), scene.data
     smallest: Mapping[str, Mapping[str, Any]] = {
@@ -43,7 +43,7 @@ def attacks_round(scene: Scene) -> Round:
 
     def measure() -> Mapping[str, float]:
         found = {PLAIN: seconds_of(plain, scene.device) / scene.batch_size}
-        for name in ATTACKS:
+        for name in names or ATTACKS:
             fields = ATTACKS[name].build.__dataclass_fields__
             settings = smallest.get(name, {"epochs": 1} if "epochs" in fields else {})
             passed: list[int] = []
