@@ -6,6 +6,7 @@ What makes them cheap without changing a number:
 - the ascent gradient is taken with respect to the perturbed weights only, and no gradient of BatchNorm's affine
   parameters is computed in either pass (c-BN holds them constant);
 - c-BN runs on BatchNorm's own kernels, on slices (:mod:`indelible.nn.fused_clean_batchnorm`);
+- on a CPU, weight gradients of deep convolutions are matrix products (:mod:`indelible.nn.weight_gradients`);
 - norms, steps and restoring are single calls for all tensors where memory allows it; nothing waits for the device.
 
 The clean rows are rows of the ordinary batch, but their activations cannot be taken over from the ordinary pass: there
@@ -31,6 +32,7 @@ from indelible.nn.layers import perturbable_parameters
 from indelible.nn.outputs import logits_of
 from indelible.nn.perturbation import adversarial_delta, perturbed
 from indelible.nn.randomness import same_randomness
+from indelible.nn.weight_gradients import product_weight_gradients
 from indelible.train.objective import Scale, alone, unscaled
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ def _joined(clean: Tensor, marked: Tensor, clean_bn: bool) -> Tensor:
 
 def _loss(model: nn.Module, joined: Tensor, labels: Tensor, clean_bn: bool) -> Tensor:
     rows, marked = len(joined), len(labels)
-    with clean_statistics(model, clean=rows - marked * clean_bn, rows=rows):
+    with clean_statistics(model, clean=rows - marked * clean_bn, rows=rows), product_weight_gradients(model):
         logits = logits_of(model(joined))
     return F.cross_entropy(logits[-marked:], labels)
 
