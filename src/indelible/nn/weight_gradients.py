@@ -64,8 +64,8 @@ def is_deep(layer: nn.Conv2d, rows: Tensor) -> bool:
 def product_weight_gradients(model: nn.Module) -> Iterator[None]:
     """Inside the block, deep convolutions of ``model`` on a CPU take their weight gradients as products.
 
-    Only ``nn.Conv2d`` itself, of no subclass, with one group, no dilation and zeros as padding; the ``forward`` of these
-    instances is replaced and put back afterwards, also when an exception flies through.
+    Only ``nn.Conv2d`` itself, of no subclass, with one group, no dilation and zeros as padding. The ``forward`` of
+    these instances is replaced and put back afterwards, also when an exception flies through.
     """
     switched: list[nn.Conv2d] = []
     try:
