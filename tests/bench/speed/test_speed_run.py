@@ -1,7 +1,9 @@
 """The speed measurement on a tiny network: every case, and rounds that are kept and gone on with."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import torch
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.bench.speed import PARTS, choose_units, measure_units
 from indelible.bench.speed.run import Unit
-from indelible.bench.speed.steps import CASES, Scene, noisy_passes_a_step, plain_rate, steps_round
+from indelible.bench.speed.steps import CASES, Scene, memory_round, noisy_passes_a_step, plain_rate, steps_round
 from indelible.bench.speed.suite import attacks_round, verify_round
 from indelible.cli import main
 from indelible.embed.cw import CertifiedTraining
@@ -23,13 +25,13 @@ def counting(values: Iterator[float]) -> Unit:
     return Unit(
         part="app", network="made-up", base="plain", value="seconds a step", rounds=3,
         settings={"part": "app", "network": "made-up"},
-        prepare=lambda: lambda: {"plain": 1.0, "other": next(values)},
+        prepare=lambda: lambda _known: iter([("plain", 1.0), ("other", next(values))]),
     )  # fmt: skip
 
 
 def test_every_case_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("indelible.bench.speed.steps._LEAST_SECONDS", 0.0)
-    app, others = (steps_round(TINY, cases)() for cases in CASES.values())
+    app, others = (dict(steps_round(TINY, cases)(())) for cases in CASES.values())
     assert (tuple(app), tuple(others)) == tuple(CASES.values())
     assert all(seconds > 0 for seconds in [*app.values(), *others.values()])
     assert app["data pipeline"] < app["plain"] < app["APP exact"]
@@ -42,37 +44,61 @@ def test_noisy_passes_by_hand() -> None:
 
 
 def test_attacks_and_verification() -> None:
-    found = attacks_round(TINY, ["ft", "preprocess"])()
+    found = dict(attacks_round(TINY, ["ft", "preprocess"])(()))
     assert list(found) == ["plain", "FT", "PREPROCESS"]
     assert all(seconds > 0 for seconds in found.values())
-    assert set(verify_round(TINY)()) == {"forward pass", "verification"}
+    assert set(dict(verify_round(TINY)(()))) == {"forward pass", "verification"}
 
 
 def test_rounds_are_kept_and_gone_on_with(tmp_path: Path) -> None:
     def broken() -> Iterator[float]:
-        yield 99.0  # warms up
         yield 2.0
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         measure_units([counting(broken())], tmp_path)
-    [entry] = measure_units([counting(iter([99.0, 3.0, 4.0]))], tmp_path)
+    [entry] = measure_units([counting(iter([3.0, 4.0]))], tmp_path)
     assert [one["other"] for one in entry["rounds"]] == [2.0, 3.0, 4.0]
     [same] = measure_units([counting(iter([]))], tmp_path)  # nothing left to measure
     assert same == entry
-    [anew] = measure_units([counting(iter([99.0, 5.0, 6.0, 7.0]))], tmp_path, again=True)
+    [anew] = measure_units([counting(iter([5.0, 6.0, 7.0]))], tmp_path, again=True)
     assert [one["other"] for one in anew["rounds"]] == [5.0, 6.0, 7.0]
+
+
+def test_what_is_measured_once_goes_on_case_by_case(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def measure(known: Container[str], *, fails: bool) -> Iterator[tuple[str, float]]:
+        for case in ("plain", "EW"):
+            if case not in known:
+                asked.append(case)
+                yield case, 2.0
+            if fails:
+                raise KeyboardInterrupt
+
+    def unit(*, fails: bool) -> Unit:
+        return replace(counting(iter([])), part="memory", rounds=1, prepare=lambda: partial(measure, fails=fails))
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_units([unit(fails=True)], tmp_path)
+    [entry] = measure_units([unit(fails=False)], tmp_path)
+    assert entry["rounds"] == [{"plain": 2.0, "EW": 2.0}]
+    assert asked == ["plain", "EW"]
+
+
+def test_memory_by_case() -> None:
+    """APP holds a copy of the weights and the gradients beside the activations of a batch that is larger here."""
+    found = dict(memory_round(TINY)(["EW", "CW", "c-BN only", "Vanilla"]))
+    assert list(found) == ["plain", "APP exact", "APP fast"]
+    assert found["plain"] < found["APP fast"] < found["APP exact"]
 
 
 def test_rounds_under_other_settings_are_not_mixed(tmp_path: Path) -> None:
     torch.set_num_threads(1)
     [one] = choose_units(["app"], ["resnet-mini"], rounds=1)
     [other] = choose_units(["app"], ["resnet-mini"], rounds=1, batch_size=64)
-    fake = {"plain": 1.0}
     for unit in (one, other):
-        object.__setattr__(unit, "prepare", lambda: lambda: fake)
-    measure_units([one], tmp_path)
-    measure_units([other], tmp_path)
+        measure_units([replace(unit, prepare=lambda: lambda _known: iter([("plain", 1.0)]))], tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
 
 

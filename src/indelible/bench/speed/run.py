@@ -2,7 +2,7 @@
 
 Machines are noisy: what counts are ratios within one round. Each round measures every case of a unit once, in turn, and
 a ratio is taken against the base case of the same round. Every finished round is kept in a file, so that a run that was
-broken off loses at most one.
+broken off loses at most one; of memory and the grid, which are measured once, every case is kept as it comes.
 
 | part | cases | base | value |
 |---|---|---|---|
@@ -28,8 +28,8 @@ from indelible.base.files import canonical_json, read_json, write_json
 from indelible.base.progress import Progress
 from indelible.base.records import hardware, plain, versions
 from indelible.bench.speed.clock import clock_name
-from indelible.bench.speed.steps import CASES, PLAIN, Scene, memory_round, steps_round
-from indelible.bench.speed.suite import FORWARD, Round, attacks_round, by_workers, grid_round, verify_round
+from indelible.bench.speed.steps import CASES, PLAIN, Round, Scene, memory_round, steps_round
+from indelible.bench.speed.suite import FORWARD, attacks_round, by_workers, grid_round, verify_round
 
 __all__ = ["NETWORKS", "PARTS", "Unit", "choose_units", "measure_units"]
 
@@ -126,29 +126,36 @@ def measure_units(units: Sequence[Unit], folder: Path, *, again: bool = False) -
         folder: Where rounds are kept.
         again: Forget what is there.
     """
-    kept = {unit.name: [] if again else _kept(unit, folder) for unit in units}
-    total, done = sum(unit.rounds for unit in units), sum(min(len(kept[unit.name]), unit.rounds) for unit in units)
+    kept = {unit.name: ([], {}) if again else _kept(unit, folder) for unit in units}
+    total = sum(unit.rounds for unit in units)
+    done = sum(min(len(rounds), unit.rounds) for unit, (rounds, _) in zip(units, kept.values(), strict=True))
     found = []
     with Progress("speed", total, done=done) as bar:
         for unit in units:
-            rounds = kept[unit.name]
+            rounds, started = kept[unit.name]
             measure = unit.prepare() if len(rounds) < unit.rounds else None
             if measure is not None and unit.part not in _READY:
-                measure()  # kernels are chosen, memory is allocated
+                dict(measure(()))  # kernels are chosen, memory is allocated
             while measure is not None and len(rounds) < unit.rounds:
-                rounds.append(dict(measure()))
-                write_json(_path(unit, folder), _entry(unit, rounds))
+                for case, value in measure(started):
+                    started[case] = value
+                    if unit.part in _ONCE:
+                        write_json(_path(unit, folder), _entry(unit, rounds, started))
+                rounds.append(started)
+                started = {}
+                write_json(_path(unit, folder), _entry(unit, rounds, started))
                 bar.advance(note=unit.name)
-            bar.line(f"{unit.name}: {len(rounds)} rounds")
-            found.append(_entry(unit, rounds))
+            bar.line(f"{unit.name}: {len(rounds)} round{'s' * (len(rounds) != 1)}")
+            found.append(_entry(unit, rounds, {}))
     return found
 
 
-def _entry(unit: Unit, rounds: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    return {
+def _entry(unit: Unit, rounds: Sequence[Mapping[str, float]], started: Mapping[str, float]) -> dict[str, Any]:
+    entry = {
         "format": _FORMAT, "base": unit.base, "value": unit.value, "settings": dict(unit.settings),
         "rounds": list(rounds),
     }  # fmt: skip
+    return {**entry, "started": dict(started)} if started else entry
 
 
 def _path(unit: Unit, folder: Path) -> Path:
@@ -156,10 +163,12 @@ def _path(unit: Unit, folder: Path) -> Path:
     return folder / f"{unit.name}-{digest[:12]}.json"
 
 
-def _kept(unit: Unit, folder: Path) -> list[Mapping[str, float]]:
+def _kept(unit: Unit, folder: Path) -> tuple[list[dict[str, float]], dict[str, float]]:
+    """Return the finished rounds, and the cases of one that was broken off."""
     path = _path(unit, folder)
     if not path.exists():
-        return []
+        return [], {}
     found = read_json(path)
-    usable = isinstance(found, dict) and found.get("format") == _FORMAT and isinstance(found.get("rounds"), list)
-    return list(found["rounds"]) if usable else []
+    if not isinstance(found, dict) or found.get("format") != _FORMAT or not isinstance(found.get("rounds"), list):
+        return [], {}
+    return list(found["rounds"]), dict(found.get("started", {}))

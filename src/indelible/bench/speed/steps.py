@@ -16,7 +16,7 @@ beyond the plain step is multiplied by the passes a step. All cases have the pap
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -55,6 +55,8 @@ _APP = {
 }
 _SGD = {"lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4}
 Work = Callable[[], object]
+Round = Callable[[Container[str]], Iterator[tuple[str, float]]]
+"""Measures one round, case by case, but for the cases that are known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +133,8 @@ def _repeated(
     model: nn.Module, source: Iterator[tuple[Tensor, Tensor]], more: Callable[[Tensor, int], object], steps: int = 1
 ) -> tuple[Work, int]:
     optimizer = torch.optim.SGD(model.parameters(), **_SGD)
+    for weight in model.parameters():
+        optimizer.state[weight]["momentum_buffer"] = torch.zeros_like(weight)  # as in the middle of a training
     ordinary, numbers = CrossEntropy(), count()
 
     def work() -> None:
@@ -156,8 +160,8 @@ def noisy_passes_a_step(batch_size: int, method: CertifiedTraining | None = None
     return passes / -(-_EPOCH_IMAGES // batch_size)
 
 
-def steps_round(scene: Scene, cases: Sequence[str]) -> Callable[[], Mapping[str, float]]:
-    """Return a function that times a step of every case, in turn: seconds by case."""
+def steps_round(scene: Scene, cases: Sequence[str]) -> Round:
+    """Return what times a step of every case, in turn: seconds by case."""
     works = {case: scene.work(case) for case in cases}
     plain, _ = works[PLAIN]
     plain()
@@ -171,39 +175,36 @@ def steps_round(scene: Scene, cases: Sequence[str]) -> Callable[[], Mapping[str,
         for _ in range(repeats):
             work()
 
-    def measure() -> Mapping[str, float]:
-        found = {
-            case: seconds_of(partial(several, work), scene.device) / steps / repeats
-            for case, (work, steps) in works.items()
-        }
-        if "CW" in found:
-            found["CW"] = found[PLAIN] + noisy_passes_a_step(scene.batch_size) * (found["CW"] - found[PLAIN])
-        return found
+    def measure(_known: Container[str] = ()) -> Iterator[tuple[str, float]]:
+        of_plain = 0.0
+        for case, (work, steps) in works.items():
+            found = seconds_of(partial(several, work), scene.device) / steps / repeats
+            of_plain = found if case == PLAIN else of_plain
+            more = noisy_passes_a_step(scene.batch_size) if case == "CW" else 1.0
+            yield case, of_plain + more * (found - of_plain)
 
     return measure
 
 
-def memory_round(scene: Scene) -> Callable[[], Mapping[str, float]]:
-    """Return a function that gives the peak memory of a step of every case: MiB, with weights, momentum and gradients.
+def memory_round(scene: Scene) -> Round:
+    """Return what gives the peak memory of a step of every case: MiB, with weights, buffers, momentum and gradients.
 
     The images of the data set are not counted.
     """
 
-    def measure() -> Mapping[str, float]:
-        found = {}
+    def measure(known: Container[str] = ()) -> Iterator[tuple[str, float]]:
         for case in dict.fromkeys(case for cases in CASES.values() for case in cases if case != PIPELINE):
-            work, _ = scene.work(case)
-            work()  # momentum, and whatever else is made once and kept
-            found[case] = (peak_bytes(work, scene.device) + _kept(scene)) / 2**20
-        return found
+            if case not in known:
+                work, _ = scene.work(case)
+                yield case, (peak_bytes(work, scene.device) + _kept(scene)) / 2**20
 
     return measure
 
 
 def _kept(scene: Scene) -> int:
-    """Return the bytes of weights, buffers, momentum and the last step's gradients, which are there when one begins."""
+    """Return the bytes of weights, buffers and momentum, which are there before a step begins."""
     model = scene.model()
-    tensors = [*model.state_dict().values(), *model.parameters(), *model.parameters()]
+    tensors = [*model.state_dict().values(), *model.parameters()]
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 

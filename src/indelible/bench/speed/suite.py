@@ -5,7 +5,7 @@ Attacks run at their smallest, on random images: what is compared is the time of
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from indelible.bench.engines.local import LocalEngine, cores
 from indelible.bench.preset import load_preset
 from indelible.bench.runner import Board, run_cells
 from indelible.bench.speed.clock import seconds_of
-from indelible.bench.speed.steps import PLAIN, Scene
+from indelible.bench.speed.steps import PLAIN, Round, Scene
 from indelible.bench.store import LocalStore
 from indelible.keys.key import Key
 from indelible.train.evaluate import accuracy
@@ -26,7 +26,6 @@ from indelible.verify import verify
 
 __all__ = ["attacks_round", "grid_round", "verify_round"]
 
-Round = Callable[[], Mapping[str, float]]
 FORWARD = "forward pass"
 _SMALL = "smoke"
 _PATTERN = "*/content/vanilla/*"
@@ -34,15 +33,15 @@ _DECOYS = 2
 
 
 def attacks_round(scene: Scene, names: Sequence[str] = ()) -> Round:
-    """Return a function that times some attacks, by default all: seconds an image pass, and a plain step's beside."""
+    """Return what times some attacks, by default all: seconds an image pass, and a plain step's beside."""
     plain, _ = scene.work(PLAIN)
     victim, images = scene.model(), scene.data
     smallest: Mapping[str, Mapping[str, Any]] = {
         variant.name: variant.settings for variant in load_preset(_SMALL).attacks
     }
 
-    def measure() -> Mapping[str, float]:
-        found = {PLAIN: seconds_of(plain, scene.device) / scene.batch_size}
+    def measure(_known: Container[str] = ()) -> Iterator[tuple[str, float]]:
+        yield PLAIN, seconds_of(plain, scene.device) / scene.batch_size
         for name in names or ATTACKS:
             fields = ATTACKS[name].build.__dataclass_fields__
             settings = smallest.get(name, {"epochs": 1} if "epochs" in fields else {})
@@ -54,31 +53,31 @@ def attacks_round(scene: Scene, names: Sequence[str] = ()) -> Round:
 
             with silenced():
                 seconds = seconds_of(work, scene.device)
-            found[name.upper()] = seconds / max(1, passed[0])
-        return found
+            yield name.upper(), seconds / max(1, passed[0])
 
     return measure
 
 
 def verify_round(scene: Scene) -> Round:
-    """Return a function that times a verdict: seconds a query, and an image of a plain evaluation beside it."""
+    """Return what times a verdict: seconds a query, and an image of a plain evaluation beside it."""
     model, data = scene.model().eval(), scene.data
     key = Key.create(kind="content", classes=len(data.classes), shape=scene.shape, target=0, secret=bytes(32))
 
-    def measure() -> Mapping[str, float]:
+    def measure(_known: Container[str] = ()) -> Iterator[tuple[str, float]]:
         asked: list[int] = []
 
         def work() -> None:
             asked.append(verify(model, key, data, decoys=_DECOYS).queries)
 
-        forward = seconds_of(lambda: accuracy(model, data), scene.device)
-        return {FORWARD: forward / len(data), "verification": seconds_of(work, scene.device) / asked[0]}
+        yield FORWARD, seconds_of(lambda: accuracy(model, data), scene.device) / len(data)
+        seconds = seconds_of(work, scene.device)
+        yield "verification", seconds / asked[0]
 
     return measure
 
 
 def grid_round(workers: tuple[int, ...] = ()) -> Round:
-    """Return a function that times some cells of the preset ``smoke`` by workers: seconds a cell (wall time).
+    """Return what times some cells of the preset ``smoke`` by workers: seconds a cell (wall time).
 
     Each number of workers does the same cells in a store of its own; the start of the processes counts.
     """
@@ -86,14 +85,15 @@ def grid_round(workers: tuple[int, ...] = ()) -> Round:
     cells = select(plan_cells(preset, data_digests(preset)), _PATTERN)
     counts = workers or tuple(range(1, cores() + 1))
 
-    def measure() -> Mapping[str, float]:
-        found = {}
+    def measure(known: Container[str] = ()) -> Iterator[tuple[str, float]]:
         for count in counts:
+            if by_workers(count) in known:
+                continue
             with tempfile.TemporaryDirectory() as folder, silenced():
                 began = time.perf_counter()
                 run_cells(Board(cells), LocalStore(Path(folder)), LocalEngine(count, threads=1), device="cpu")
-                found[by_workers(count)] = (time.perf_counter() - began) / len(cells)
-        return found
+                seconds = time.perf_counter() - began
+            yield by_workers(count), seconds / len(cells)
 
     return measure
 
