@@ -1,12 +1,13 @@
 """Estimates: passes counted by hand, and against what finished runs counted themselves."""
 
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 from indelible.bench.cells import plan_cells
 from indelible.bench.estimate import Size, estimate, evaluation_passes, size_of, training_passes
-from indelible.bench.preset import load_preset
+from indelible.bench.preset import load_preset, preset_names
 from indelible.bench.runner import Board, run_cells
 from indelible.bench.store import open_store
 from tests.bench.micro import OTHER_ATTACKS, InlineEngine, cells_of, write_preset
@@ -32,6 +33,20 @@ def test_the_papers_passes_by_hand() -> None:
     # The verdict: clean and marked test images, twenty decoys; a curve of twenty models on all test images.
     assert evaluation_passes(own["ft"], CIFAR) == 40_000
     assert evaluation_passes(own["anp"], CIFAR) == 40_000 + 20 * 20_000
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_shipped_preset_can_be_estimated(name: str) -> None:
+    preset = load_preset(name)
+    cells = plan_cells(preset, defaultdict[str, None](lambda: None))
+    models = {cell.digest: cell for cell in cells if cell.attack is None}
+    assert all(training_passes(cell, CIFAR, models[cell.needs or cell.digest]) > 0 for cell in cells)
+
+
+def test_exponential_weights_share_the_runs_epochs_on_a_cpu() -> None:
+    cells = plan_cells(load_preset("cifar10-cpu"), {"cifar10": None, "mnist": None})
+    own = {cell.method: cell for cell in cells if cell.attack is None and cell.kind == "content"}
+    assert training_passes(own["ew"], CIFAR, own["ew"]) == training_passes(own["vanilla"], CIFAR, own["vanilla"])
 
 
 @pytest.mark.slow

@@ -14,7 +14,17 @@ from indelible.base.errors import InputError
 from indelible.models import MODELS, ModelInfo, build_model, count_parameters, stem_for
 from indelible.models.catalogue import Shape, Stem
 
-NAMES = ["mobilenet-v2", "resnet-18", "resnet-50", "resnet-mini", "resnet-w16", "resnet-w8", "vgg-16", "vit-tiny"]
+NAMES = [
+    "mobilenet-v2",
+    "resnet-18",
+    "resnet-50",
+    "resnet-mini",
+    "resnet-w16",
+    "resnet-w16-s2",
+    "resnet-w8",
+    "vgg-16",
+    "vit-tiny",
+]
 QUICK = ["resnet-w8", "resnet-w16", "vit-tiny"]
 
 
@@ -68,6 +78,10 @@ def test_resnet_w8_counted_by_hand() -> None:
     assert count_parameters("resnet-w8", classes=10, shape=(1, 28, 28)) == 19_954 - 9 * 2 * 8
     # The mini differs from the net of width 16 in its stem only: 5x5 instead of 3x3.
     assert count_parameters("resnet-mini", classes=10, shape=(3, 32, 32)) == 78_042 + (25 - 9) * 3 * 16
+    # A first stage that strides needs a shortcut of its own; a fourth one doubles the width and the head's inputs.
+    stage4 = conv(3, 64, 128) + conv(3, 128, 128) + conv(1, 64, 128)
+    by_hand = 78_042 + conv(1, 16, 16) + stage4 + 64 * 10
+    assert count_parameters("resnet-w16-s2", classes=10, shape=(3, 32, 32)) == by_hand == 309_114
 
 
 def test_vit_tiny_counted_by_hand() -> None:

@@ -101,7 +101,8 @@ def _embedding(settings: Mapping[str, Any], owned: float) -> float:
     plain: float = train["epochs"] * owned
     extra: float = 0.0
     if settings["method"] == "ew":
-        extra = own["epochs"] * owned
+        clean = own["pretraining"] * train["epochs"]
+        extra = 0.0 if own["epochs"] is None else (clean + own["epochs"] - train["epochs"]) * owned
     elif settings["method"] == "cw":
         noisy = max(0, train["epochs"] - own["start_epoch"])
         extra = noisy * own["levels"] * own["draws"] * own["batches"] * own["rows"]
