@@ -143,8 +143,9 @@ def test_a_kept_direction_survives_a_restart_to_the_bit(net: TinyNet, data: Imag
 
 def test_compiled_networks_have_clean_statistics_too(net: TinyNet, data: ImageData, key: Key) -> None:
     """A graph that was compiled for the ordinary pass must not serve the watermark passes."""
-    plain, images = copy.deepcopy(net).train(), data.images[:16].float() / 255
-    compiled: Any = torch.compile(net.train(), backend="eager")
+    net, images = net.double().train(), data.images[:16].double() / 255
+    plain = copy.deepcopy(net)
+    compiled: Any = torch.compile(net, backend="eager")
     for model, bare in ((plain, plain), (compiled, net)):
         for number in range(2):
             F.cross_entropy(model(images), data.labels[:16]).backward()
