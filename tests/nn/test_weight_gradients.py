@@ -1,6 +1,7 @@
 """Weight gradients as products against torch's own, in double precision, and the scope that brings them in."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -61,9 +62,13 @@ def deep(monkeypatch: pytest.MonkeyPatch) -> _Net:
 
 
 def test_all_gradients_are_torchs(deep: _Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    used = []
-    whole = weight_gradients.weight_gradient
-    monkeypatch.setattr(weight_gradients, "weight_gradient", lambda *given: used.append(1) or whole(*given))
+    used: list[torch.Size] = []
+
+    def watched(rows: Tensor, gradient: Tensor, *rest: Any) -> Tensor:
+        used.append(gradient.shape)
+        return weight_gradient(rows, gradient, *rest)
+
+    monkeypatch.setattr(weight_gradients, "weight_gradient", watched)
     rows = _rows(4, 3, 6, 6).requires_grad_()
     direction = torch.randn_like(deep(rows))
     wanted = [rows, *deep.parameters()]

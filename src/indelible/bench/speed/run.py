@@ -40,6 +40,7 @@ _BOTH = {"app", "methods", "memory"}  # of every network; the others of the last
 _ONCE = {"memory", "grid"}  # the same every time, or too long to repeat
 _READY = {"app", "methods", "memory", "grid"}  # warmed up by themselves, or nothing to warm up
 _FORMAT = 1
+Kept = tuple[list[dict[str, float]], dict[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +127,7 @@ def measure_units(units: Sequence[Unit], folder: Path, *, again: bool = False) -
         folder: Where rounds are kept.
         again: Forget what is there.
     """
-    kept = {unit.name: ([], {}) if again else _kept(unit, folder) for unit in units}
+    kept: dict[str, Kept] = {unit.name: ([], {}) if again else _kept(unit, folder) for unit in units}
     total = sum(unit.rounds for unit in units)
     done = sum(min(len(rounds), unit.rounds) for unit, (rounds, _) in zip(units, kept.values(), strict=True))
     found = []
@@ -163,7 +164,7 @@ def _path(unit: Unit, folder: Path) -> Path:
     return folder / f"{unit.name}-{digest[:12]}.json"
 
 
-def _kept(unit: Unit, folder: Path) -> tuple[list[dict[str, float]], dict[str, float]]:
+def _kept(unit: Unit, folder: Path) -> Kept:
     """Return the finished rounds, and the cases of one that was broken off."""
     path = _path(unit, folder)
     if not path.exists():

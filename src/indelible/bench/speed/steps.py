@@ -53,7 +53,6 @@ _APP = {
     "APP exact": AdversarialPerturbation(),
     "APP fast": AdversarialPerturbation.of(AdversarialPerturbation.recipes["fast"]),
 }
-_SGD = {"lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4}
 Work = Callable[[], object]
 Round = Callable[[Container[str]], Iterator[tuple[str, float]]]
 """Measures one round, case by case, but for the cases that are known."""
@@ -132,7 +131,7 @@ def _nothing(_scope: ExitStack | None, _images: Tensor, _number: int) -> None:
 def _repeated(
     model: nn.Module, source: Iterator[tuple[Tensor, Tensor]], more: Callable[[Tensor, int], object], steps: int = 1
 ) -> tuple[Work, int]:
-    optimizer = torch.optim.SGD(model.parameters(), **_SGD)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4)
     for weight in model.parameters():
         optimizer.state[weight]["momentum_buffer"] = torch.zeros_like(weight)  # as in the middle of a training
     ordinary, numbers = CrossEntropy(), count()
