@@ -10,7 +10,7 @@ from indelible.analyze.frontier import Frontier, frontier
 from indelible.base.errors import InputError
 from indelible.cli import main
 
-FAST = {"rows": 16, "clean_rows": 16, "every": 2}
+FAST: dict[str, Any] = {"rows": 16, "clean_rows": 16, "every": 2}
 
 
 def _cell(
@@ -46,8 +46,8 @@ def test_costs_by_hand_and_means() -> None:
     assert costs == {"vanilla": 1.0, "control": 1.125, "kept": 1.15625, "fast": 1.25, "exact": 2.0}
     assert list(costs.values()) == sorted(costs.values())
     fast = next(spot for spot in made.spots if spot.label == "fast")
-    assert (fast.wsr, fast.low, fast.high, fast.runs) == (pytest.approx(0.9), 0.8, 1.0, 2)
-    assert (fast.ba, fast.ba_after) == (pytest.approx(0.9), pytest.approx(0.8))
+    assert (fast.low, fast.high, fast.runs) == (0.8, 1.0, 2)
+    assert [fast.wsr, fast.ba, fast.ba_after] == pytest.approx([0.9, 0.9, 0.8])
 
 
 def test_a_control_has_the_same_exposure() -> None:

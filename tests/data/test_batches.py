@@ -127,7 +127,7 @@ def test_alternating_flips_show_each_image_and_its_mirror_image_in_turn(world: i
     data = ImageData(images, torch.arange(12), tuple("abcdefghijkl"), "slopes")
 
     def flipped(epoch: int) -> dict[int, bool]:
-        found = {}
+        found: dict[int, bool] = {}
         for rank in range(world):
             batches = Batches(data=data, batch_size=4, seed=3, augmentation="crop-alternate", rank=rank, world=world)
             for rows, labels in batches.epoch(epoch):

@@ -130,7 +130,7 @@ def measure_units(units: Sequence[Unit], folder: Path, *, again: bool = False) -
     kept: dict[str, Kept] = {unit.name: ([], {}) if again else _kept(unit, folder) for unit in units}
     total = sum(unit.rounds for unit in units)
     done = sum(min(len(rounds), unit.rounds) for unit, (rounds, _) in zip(units, kept.values(), strict=True))
-    found = []
+    found: list[Mapping[str, Any]] = []
     with Progress("speed", total, done=done) as bar:
         for unit in units:
             rounds, started = kept[unit.name]
