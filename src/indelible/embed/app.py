@@ -23,8 +23,10 @@ and Algorithm 1:
 ``eps=0`` with ``clean_bn=True`` is the "c-BN only" row of Table 3: the same watermark exposure without perturbation. It
 is the control that tells what the perturbation itself gives. At their defaults the last four settings are the paper's
 method, exactly; other values are cheaper estimators of the same objective. The recipe ``fast`` is one of them, and
-docs/speed.md has the cost of others. BatchNorm's affine parameters are neither perturbed nor
-trained by the watermark passes; layers are found by type. Weights are restored from a copy, to the bit.
+docs/speed.md has the cost of others.
+
+BatchNorm's affine parameters are neither perturbed nor trained by the watermark passes; layers are found by type.
+Weights are restored from a copy, to the bit.
 
 With several processes each has its part of B_w and of the clean rows. The ascent gradient is averaged before delta is
 computed, so that all perturb alike; the gradient at theta + delta is averaged together with the ordinary one.
