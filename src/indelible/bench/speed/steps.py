@@ -44,7 +44,7 @@ __all__ = ["CASES", "Scene", "memory_round", "plain_rate", "steps_round"]
 _CPU = torch.device("cpu")
 _CLASSES = 10
 _EPOCH_IMAGES = 40_000
-_LEAST_SECONDS, _MOST_REPEATS = 0.5, 20
+_LEAST_SECONDS, _MOST_REPEATS = 0.25, 20
 PLAIN, PIPELINE = "plain", "data pipeline"
 CASES = {"app": (PLAIN, PIPELINE, "APP exact", "APP fast"), "methods": (PLAIN, "Vanilla", "EW", "CW", "c-BN only")}
 """By part: a large network takes minutes a round, and half a round is lost sooner."""
