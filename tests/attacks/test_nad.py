@@ -9,10 +9,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from indelible.attacks import NeuralAttentionDistillation
-from indelible.attacks.base import attack
+from indelible.attacks.base import Attacked, attack
 from indelible.attacks.nad import AttentionTransfer, attention_map
+from indelible.base.seeding import generator
 from indelible.data.images import ImageData
 from indelible.nn.taps import stage_outputs
+from indelible.train.evaluate import accuracy
 from indelible.train.objective import Step
 from tests.conftest import TinyNet, stripes
 
@@ -79,13 +81,43 @@ def _first(net: TinyNet, layers: int) -> nn.Sequential:
     ("recipe", "beta", "rates"), [("sound", 1500.0, [0.02, 0.02, 0.002]), ("paper", 2000.0, [0.02, 0.02, 0.02])]
 )
 def test_recipes(net: TinyNet, data: ImageData, recipe: str, beta: float, rates: list[float]) -> None:
-    attacked = attack(net, data, "nad", device="cpu", recipe=recipe, epochs=3, teacher_epochs=3)
-    teacher, student = ([row["lr"] for row in attacked.history if row["phase"] == name] for name in PHASES)
-    assert teacher == pytest.approx([0.02, 0.02, 0.002])  # the teacher's rate drops in both
-    assert student == pytest.approx(rates)
+    given = {"beta": 1500.0} if recipe == "sound" else {}
+    attacked = attack(net, data, "nad", device="cpu", recipe=recipe, epochs=3, teacher_epochs=3, **given)
+    assert lrs(attacked, "teacher") == pytest.approx([0.02, 0.02, 0.002])  # the teacher's rate drops in both
+    assert lrs(attacked, f"distillation, beta {beta:g}") == pytest.approx(rates)
     assert attacked.record.metrics["beta"] == beta
     assert attacked.record.metrics["stages"] == ["features.2", "features.5", "features.6"]
     assert attacked.record.images == 3 * 320 + 3 * 2 * 320
 
 
-PHASES = ("teacher", "distillation")
+def test_the_first_beta_within_the_budget_is_taken(net: TinyNet, data: ImageData) -> None:
+    """Of 320 images 32 are held out: looked at before, and after the one student."""
+    attacked = attack(net, data, "nad", device="cpu", epochs=1, teacher_epochs=1, ba_drop=1.0)
+    found = attacked.record.metrics
+    assert (found["beta"], list(found["tried"])) == (1500.0, ["1500"])
+    assert attacked.record.images == 288 + 2 * 288 + 2 * 32
+
+
+def test_a_beta_that_costs_too_much_is_divided_by_ten(net: TinyNet, data: ImageData) -> None:
+    """A budget that nothing meets: all are tried from the same start, and the most accurate one is the model."""
+    attacked = attack(net, data, "nad", device="cpu", epochs=1, teacher_epochs=1, ba_drop=-1.0)
+    found = attacked.record.metrics
+    assert list(found["tried"]) == ["1500", "150", "15"]
+    best = max(found["tried"].values())
+    assert found["beta"] == max(float(beta) for beta, accuracy in found["tried"].items() if accuracy == best)
+    assert attacked.record.images == 288 + 3 * 2 * 288 + 4 * 32
+    assert [row["phase"] for row in attacked.history] == [
+        "teacher",
+        *(f"distillation, beta {b}" for b in found["tried"]),
+    ]
+    order = torch.randperm(320, generator=generator(0, "held-out"))
+    assert accuracy(attacked.model, data.subset(order[:32])) == best
+
+
+def test_several_processes_can_share_it_where_nothing_is_chosen() -> None:
+    assert NeuralAttentionDistillation(beta=10.0).alone() == NeuralAttentionDistillation(recipe="paper").alone() == ""
+    assert "chooses" in NeuralAttentionDistillation().alone()
+
+
+def lrs(attacked: Attacked, phase: str) -> list[float]:
+    return [row["lr"] for row in attacked.history if row["phase"] == phase]

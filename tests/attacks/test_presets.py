@@ -15,7 +15,6 @@ IMAGES = 40
 PASSES = {
     "ft": 15 * 40,
     "fp": 36 + 20 * 4 + 15 * 40,  # rank, twenty rates, fine-tune
-    "nad": 5 * 40 + 2 * 5 * 40,  # teacher; student with teacher
     "mcr": 15 * 18 + 15 * 18 + 11 * (18 + 4) + 4,  # end, curve, statistics and accuracy of eleven points
     "distill": 2 * 12 * 40,
 }
@@ -40,6 +39,13 @@ def test_passes_of_the_cheaper_budget(name: str, images: ImageData) -> None:
     attacked = attack(TinyNet(), images, name, preset="cpu", device="cpu")
     assert attacked.record.images == PASSES[name]
     assert attacked.record.settings["preset"] == "cpu"
+
+
+def test_passes_of_nad_depend_on_how_many_betas_are_tried(images: ImageData) -> None:
+    attacked = attack(TinyNet(), images, "nad", preset="cpu", device="cpu")
+    tried = len(attacked.record.metrics["tried"])
+    # Teacher; students with the teacher; the held-out four before and after each.
+    assert attacked.record.images == 5 * 36 + tried * 2 * 5 * 36 + (1 + tried) * 4
 
 
 def test_passes_of_anp_depend_on_how_many_neurons_fall_below_zero(images: ImageData) -> None:

@@ -118,7 +118,7 @@ def run_case(name: str, net: nn.Module | None = None) -> indelible.Embedded:
 
 ATTACKS: dict[str, dict[str, Any]] = {
     "ft": {"epochs": 1, "batch_size": 16},
-    "nad": {"teacher_epochs": 1, "epochs": 1, "batch_size": 16},
+    "nad": {"teacher_epochs": 1, "epochs": 1, "batch_size": 16, "beta": 1500.0},
     "distill": {"epochs": 1, "batch_size": 16},
 }
 
