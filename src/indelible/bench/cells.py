@@ -3,7 +3,9 @@
 A *model cell* is an embedding; an *attack cell* is one attack on the model of a model cell. The digest is a SHA-256
 over the resolved settings (defaults included, so that a changed default is a changed cell), the digests of the images
 that go in, and the format version below. Labels of a preset are not part of it: APP at its default epsilon is trained
-once, whether a main table or an ablation asks for it. How often a run is looked at or saved is not part of it either.
+once, whether a main table or an ablation asks for it. A setting that a later version brought is left out at the value
+that means what was done before (:attr:`~indelible.base.methods.Method.added`): finished cells stay. How often a
+run is looked at or saved is not part of it either.
 """
 
 import hashlib
