@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 DEMO := demo
 
-.PHONY: help demo test lint format bench docs clean
+.PHONY: help demo test lint format bench bench-check docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -36,8 +36,11 @@ format: $(READY) ## let ruff fix and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## measure seconds a step: plain, Vanilla and APP side by side
+bench: $(READY) ## measure speed: what each method, attack and verdict costs beside a plain step (goes on where it was)
 	$(BIN)/indelible bench run speed
+
+bench-check: $(READY) ## measure again and compare with the committed ratios in results/speed.json
+	$(BIN)/indelible bench check speed --again
 
 docs: $(DOCS_READY) ## build the documentation into docs/_build/html
 	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.profiler import ProfilerActivity, profile
 
+from indelible.bench.speed.clock import peak_bytes
 from indelible.embed.app import AdversarialPerturbation, WatermarkPasses
 from indelible.keys.key import WatermarkSamples
 from indelible.models import build_model
@@ -24,16 +24,7 @@ MEBI = 2**20
 def peak(model: nn.Module, step: Callable[[], object]) -> float:
     """Return the highest sum of allocations in ``step()``, in MiB."""
     model.zero_grad()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
-        kept = step()
-    del kept
-    events = [event for event in found.profiler.kineto_results.events() if event.name() == "[memory]"]
-    events.sort(key=lambda event: event.start_ns())
-    total = highest = 0
-    for event in events:
-        total += event.nbytes()
-        highest = max(highest, total)
-    return highest / MEBI
+    return peak_bytes(step, torch.device("cpu")) / MEBI
 
 
 def measure(model: nn.Module, rows: int, **settings: Any) -> dict[str, float]:

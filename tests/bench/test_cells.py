@@ -90,6 +90,12 @@ def test_the_digest_is_of_canonical_json() -> None:
         for name, value in model.settings["train"].items()
         if name not in {"evaluate_every", "checkpoint_seconds"}
     }
+    # These came later; at these values they mean what was done before, and digests stay what they were.
+    later = {"after": 0.0, "keep": 1, "ascent_rows": None}
+    assert later.items() <= model.settings["method_settings"].items()
+    deciding["method_settings"] = {
+        name: value for name, value in model.settings["method_settings"].items() if name not in later
+    }
     text = json.dumps(deciding, sort_keys=True, separators=(",", ":"))
     assert model.digest == hashlib.sha256(text.encode()).hexdigest()
     text = json.dumps(
@@ -97,6 +103,17 @@ def test_the_digest_is_of_canonical_json() -> None:
     )
     assert attack.digest == hashlib.sha256(text.encode()).hexdigest()
     assert Cell.from_json(json.loads(json.dumps(attack.to_json()))) == attack
+
+
+def test_a_setting_that_came_later_counts_where_it_is_used() -> None:
+    texts = [
+        TEXT,
+        TEXT.replace("[methods.app]", "[methods.app]\nkeep = 1"),
+        TEXT.replace("[methods.app]", "[methods.app]\nkeep = 2"),
+    ]
+    first, same, other = ({cell.digest for cell in plan_cells(read_preset("x", text), INPUTS)} for text in texts)
+    assert first == same
+    assert not first & other
 
 
 def test_selection_brings_the_models_along() -> None:

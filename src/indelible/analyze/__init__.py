@@ -8,6 +8,7 @@ from indelible.analyze.batchnorm import Batchnorm, BatchNormSettings, batchnorm
 from indelible.analyze.curves import Curves, cells_of, cells_of_runs, curves
 from indelible.analyze.document import Analysis, write_analysis
 from indelible.analyze.dynamics import Dynamics, DynamicsSettings, dynamics
+from indelible.analyze.frontier import Frontier, frontier
 from indelible.analyze.kinds import ANALYSES, read_analysis
 from indelible.analyze.landscape import Landscape, LandscapeSettings, landscape
 from indelible.analyze.samples import Samples, SamplesSettings, samples
@@ -22,6 +23,7 @@ __all__ = [
     "Curves",
     "Dynamics",
     "DynamicsSettings",
+    "Frontier",
     "Landscape",
     "LandscapeSettings",
     "Samples",
@@ -34,6 +36,7 @@ __all__ = [
     "cells_of_runs",
     "curves",
     "dynamics",
+    "frontier",
     "landscape",
     "read_analysis",
     "samples",

@@ -7,6 +7,7 @@ from indelible.analyze.batchnorm import Batchnorm
 from indelible.analyze.curves import Curves
 from indelible.analyze.document import ANALYSIS, Analysis
 from indelible.analyze.dynamics import Dynamics
+from indelible.analyze.frontier import Frontier
 from indelible.analyze.landscape import Landscape
 from indelible.analyze.samples import Samples
 from indelible.analyze.tsne import Tsne
@@ -16,7 +17,7 @@ from indelible.base.files import read_json
 __all__ = ["ANALYSES", "read_analysis"]
 
 ANALYSES: Mapping[str, type[Analysis]] = {
-    kind.figure: kind for kind in (Landscape, Batchnorm, Tsne, Samples, Curves, Dynamics)
+    kind.figure: kind for kind in (Landscape, Batchnorm, Tsne, Samples, Curves, Dynamics, Frontier)
 }
 
 

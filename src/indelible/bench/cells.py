@@ -3,7 +3,9 @@
 A *model cell* is an embedding; an *attack cell* is one attack on the model of a model cell. The digest is a SHA-256
 over the resolved settings (defaults included, so that a changed default is a changed cell), the digests of the images
 that go in, and the format version below. Labels of a preset are not part of it: APP at its default epsilon is trained
-once, whether a main table or an ablation asks for it. How often a run is looked at or saved is not part of it either.
+once, whether a main table or an ablation asks for it. A setting that a later version brought is left out at the value
+that means what was done before (:attr:`~indelible.base.methods.Method.added`): finished cells stay. How often a
+run is looked at or saved is not part of it either.
 """
 
 import hashlib
@@ -16,6 +18,7 @@ from typing import Any, Literal, Self
 from indelible.attacks import ATTACKS
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.files import canonical_json
+from indelible.base.methods import without_added
 from indelible.base.records import plain
 from indelible.bench.preset import Preset, Variant
 from indelible.data.catalog import load
@@ -150,8 +153,10 @@ def _model_cell(
         "train": how.to_json(), "seed": seed,
     }  # fmt: skip
     source = settings["key"]["source"]
+    build = EMBEDDINGS[method.name].build
     deciding = {
         **settings,
+        "method_settings": without_added(build, settings["method_settings"]),
         "data": inputs[preset.data] or preset.data,
         "key": {**settings["key"], "source": None if source is None else inputs[source] or source},
         "train": {name: value for name, value in settings["train"].items() if name not in _SPARED},

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import torch
+
 from indelible.base.errors import InputError
 from indelible.bench.cells import Cell
-from indelible.bench.speed import measure_speed
+from indelible.bench.speed.steps import plain_rate
 from indelible.data.catalog import load
 from indelible.data.images import Shape
 from indelible.data.options import split_options
 from indelible.data.sources import SOURCES
+from indelible.embed.app import AdversarialPerturbation
 
 __all__ = ["Estimate", "Size", "estimate", "evaluation_passes", "size_of", "training_passes"]
 
@@ -104,8 +107,7 @@ def _embedding(settings: Mapping[str, Any], owned: float) -> float:
         noisy = max(0, train["epochs"] - own["start_epoch"])
         extra = noisy * own["levels"] * own["draws"] * own["batches"] * own["rows"]
     elif settings["method"] == "app":
-        rows = (own["rows"] + own["clean_rows"] * own["clean_bn"]) * (2 if own["eps"] > 0 else 1)
-        extra = plain * rows / own["every"] / train["batch_size"]
+        extra = plain * AdversarialPerturbation.of(own).extra_rows() / train["batch_size"]
     elif settings["method"] == "ntl":
         extra = plain * (own["rows"] or train["batch_size"]) / train["batch_size"]
     elif settings["method"] in {"pgd-at", "trades"}:
@@ -184,7 +186,6 @@ def _speed(cell: Cell, size: Size, speeds: dict[tuple[str, str], list[float]]) -
         known = speeds.get((cell.architecture, work))
         if known:
             return statistics.median(known), "finished cells"
-    measured = measure_speed(cell.architecture, shape=size.shape, batch_size=_BATCH, rounds=1, steps=1)
-    rate = _BATCH / measured.seconds["plain"]
+    rate = plain_rate(cell.architecture, shape=size.shape, batch_size=_BATCH)
     speeds[cell.architecture, ""] = [rate]
-    return rate, f"a step measured now: {rate:.0f} images/s with {measured.threads} thread(s)"
+    return rate, f"a step measured now: {rate:.0f} images/s with {torch.get_num_threads()} thread(s)"

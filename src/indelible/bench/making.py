@@ -46,6 +46,7 @@ class EmbeddingJob:
         method: The embedding method, by name or as a value.
         settings: Settings of a method that is given by name.
         preset: Training settings by name.
+        recipe: Changes to them and to the method's settings, by name.
         train: Training settings, or changes to the preset's.
         start: ``"trained"`` when ``weights`` are given.
         weights: Safetensors that the network starts from.
@@ -60,6 +61,7 @@ class EmbeddingJob:
     attacker: float = 0.2
     settings: Mapping[str, Any]
     preset: str = "paper"
+    recipe: str | None = None
     train: TrainSettings | Mapping[str, Any] | None = None
     start: Start = "scratch"
     weights: Path | None = None
@@ -79,8 +81,8 @@ def embed_into(folder: Path, job: EmbeddingJob) -> Run | None:
     from_first(lambda: job.key(len(train.classes), train.shape).digest)
     key = job.key(len(train.classes), train.shape)
     embedded = embed(
-        model, train.subset(split.owner), key, job.method, preset=job.preset, start=job.start, train=job.train,
-        seed=job.seed, test=test, folder=folder, device=job.device, **job.settings,
+        model, train.subset(split.owner), key, job.method, preset=job.preset, recipe=job.recipe, start=job.start,
+        train=job.train, seed=job.seed, test=test, folder=folder, device=job.device, **job.settings,
     )  # fmt: skip
     if not current().first:
         return None

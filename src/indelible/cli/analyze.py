@@ -22,6 +22,7 @@ EXAMPLES = [
     "indelible analyze samples runs/app",
     "indelible analyze curves results.json --over eps",
     "indelible analyze curves runs/app-anp runs/vanilla-anp --over threshold",
+    "indelible analyze frontier results/app-fast-cpu.json --attack ft",
     "indelible analyze dynamics runs/vanilla runs/app --attack ft --attack-set epochs=5",
     "indelible analyze draw analysis/landscape         # the figure again, from its numbers",
 ]
@@ -31,8 +32,11 @@ _FIGURES = {
     "tsne": "penultimate features of clean and watermark samples in two dimensions",
     "samples": "what the marks look like, in kinds, sizes and transparencies",
     "curves": "WSR and BA against what a benchmark varied",
+    "frontier": "what variants of APP cost against what they keep after an attack",
     "dynamics": "WSR and BA while an attack goes on, and when the verdict stops holding",
 }
+
+_RECORDS = {"curves": "a benchmark's export (JSON), or runs", "frontier": "a benchmark's export (JSON)"}
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -42,10 +46,12 @@ def configure(command: argparse.ArgumentParser) -> None:
     figures = command.add_subparsers(dest="figure", required=True, metavar="FIGURE")
     made = {name: figures.add_parser(name, help=words, description=words) for name, words in _FIGURES.items()}
     for name, one in made.items():
-        what = "a benchmark's export (JSON), or runs" if name == "curves" else "folder of a run with its key at hand"
-        one.add_argument("runs", type=Path, nargs="+", metavar="RECORDS" if name == "curves" else "RUN", help=what)
+        one.add_argument(
+            "runs", type=Path, nargs="+", metavar="RECORDS" if name in _RECORDS else "RUN",
+            help=_RECORDS.get(name, "folder of a run with its key at hand"),
+        )  # fmt: skip
         one.add_argument("--out", type=Path, help=f"folder of the result (default: analysis/{name})")
-        if name != "curves":
+        if name not in _RECORDS:
             one.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, see the docs")
             one.add_argument("--seed", type=int, help="decides images and fine-tuning (default: 0)")
         one.add_argument("--threads", type=int, help="CPU threads to compute with (default: torch's choice)")
@@ -55,6 +61,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     made["curves"].add_argument("--over", required=True, help="eps, target, size, transparency, architecture, ...")
     made["curves"].add_argument("--attack", help="only records of this attack; none for models before any")
     made["curves"].add_argument("--kind", help="only records of this kind of mark: content, noise, ...")
+    made["frontier"].add_argument("--attack", default="ft", help="WSR after this attack (default: ft)")
+    made["frontier"].add_argument("--kind", help="only records of this kind of mark: content, noise, ...")
     made["dynamics"].add_argument("--attack", help="removal attack (default: ft)")
     made["dynamics"].add_argument(
         "--attack-set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the attack"
@@ -159,6 +167,13 @@ def _curves(arguments: argparse.Namespace, _out: Path) -> "Analysis":
     return curves(cells, arguments.over, attack=arguments.attack, kind=arguments.kind)
 
 
+def _frontier(arguments: argparse.Namespace, _out: Path) -> "Analysis":
+    from indelible.analyze import cells_of, frontier
+
+    cells = [cell for path in arguments.runs for cell in cells_of(path)]
+    return frontier(cells, attack=arguments.attack, kind=arguments.kind)
+
+
 def _dynamics(arguments: argparse.Namespace, out: Path) -> "Analysis":
     from indelible.analyze import DynamicsSettings, dynamics
 
@@ -174,4 +189,5 @@ _MAKERS: Mapping[str, Callable[[argparse.Namespace, Path], "Analysis"]] = {
     "samples": _samples,
     "curves": _curves,
     "dynamics": _dynamics,
+    "frontier": _frontier,
 }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from indelible.cli.measuring import VERDICTS, measure_verdicts, measuring_options
 from indelible.cli.options import emit
+from indelible.cli.timing import SPEED, check_speed_again, measure_speed, speed_options
 
 if TYPE_CHECKING:
     from indelible.bench.cells import Cell
@@ -25,24 +26,23 @@ EXAMPLES = [
     "indelible bench run my-table.toml --only '*/content/app/*'",
     "indelible bench status cifar10-cpu",
     "indelible bench results cifar10-cpu --out results/cifar10-cpu.json",
-    "indelible bench run speed --model resnet-18 --rounds 3 --out speed.json",
+    "indelible bench run speed --parts app,memory --networks resnet-mini --rounds 3",
+    "indelible bench check speed --parts app --networks resnet-mini",
     "indelible bench run calibration --out calibration.json",
     "indelible bench run null-models --models 60",
 ]
-MEASUREMENTS = {
-    "speed": "seconds a step: plain training, the c-BN control, APP, and the data pipeline alone",
-    **VERDICTS,
-}
+MEASUREMENTS = {SPEED: "what each method, attack and verdict costs beside a plain step", **VERDICTS}
 
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible bench``."""
     from indelible.cli import common
 
-    actions = command.add_subparsers(dest="action", required=True, metavar="list|plan|run|status|results")
+    actions = command.add_subparsers(dest="action", required=True, metavar="list|plan|run|check|status|results")
     listing = actions.add_parser("list", help="presets and measurements")
     planning = actions.add_parser("plan", help="the cells of a preset, what is done, and how long the rest takes")
     running = actions.add_parser("run", help="do what is not done yet")
+    checking = actions.add_parser("check", help="measure speed and compare with committed ratios")
     looking = actions.add_parser("status", help="what is done, under way, failed")
     exporting = actions.add_parser("results", help="all records of a preset in one JSON file")
     for action in (planning, running, looking, exporting):
@@ -59,15 +59,13 @@ def configure(command: argparse.ArgumentParser) -> None:
     running.add_argument("--cpus", type=float, help="CPUs a cell takes on a Ray cluster (default: 1)")
     running.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
     running.add_argument("--out", type=Path, help="also write the results there as JSON")
-    running.add_argument("--model", default="resnet-w16", help="speed: the network (default: resnet-w16)")
-    running.add_argument("--batch-size", type=int, default=128, help="speed: images in a plain step (default: 128)")
-    running.add_argument("--rounds", type=int, default=5, help="speed: how often each case is timed (default: 5)")
+    speed_options(running, checking)
     measuring_options(running)
     exporting.add_argument("--out", type=Path, help="the file (default: standard output)")
     exporting.add_argument(
         "--as-recorded", action="store_true", help="all that was recorded for the preset, under whatever settings"
     )
-    for action in (listing, planning, running, looking, exporting):
+    for action in (listing, planning, running, checking, looking, exporting):
         common(action)
 
 
@@ -77,8 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
         return _list(arguments)
     if arguments.action == "run" and arguments.preset in VERDICTS:
         return measure_verdicts(arguments)
-    if arguments.action == "run" and arguments.preset in MEASUREMENTS:
-        return _measure(arguments)
+    if arguments.action == "run" and arguments.preset == SPEED:
+        return measure_speed(arguments)
+    if arguments.action == "check":
+        return check_speed_again(arguments)
     actions = {"plan": _plan, "run": _run, "status": _status, "results": _results}
     return actions[arguments.action](arguments)
 
@@ -240,25 +240,4 @@ def _results(arguments: argparse.Namespace) -> int:
         return 0
     write_json(arguments.out, document)
     emit(arguments, {"out": str(arguments.out)}, f"{len(document['cells'])} records in {arguments.out}")
-    return 0
-
-
-def _measure(arguments: argparse.Namespace) -> int:
-    from indelible.base.errors import InputError
-    from indelible.base.files import write_json
-    from indelible.base.records import plain
-    from indelible.bench.speed import measure_speed
-    from indelible.train.devices import pinned_threads
-
-    if arguments.rounds < 1:
-        raise InputError(f"--rounds must be at least 1, but is {arguments.rounds}.")
-    with pinned_threads(arguments.threads):
-        speed = measure_speed(arguments.model, batch_size=arguments.batch_size, rounds=arguments.rounds)
-    if arguments.out is not None:
-        write_json(arguments.out, plain(speed))
-    lines = [f"{speed.model}, batch {speed.batch_size}, {speed.threads} thread(s), {speed.rounds} rounds"]
-    for name, seconds in speed.seconds.items():
-        low, high = speed.spread[name]
-        lines.append(f"{name:18} {1000 * seconds:8.1f} ms  {speed.ratio[name]:5.2f}x plain  ({low:.2f} - {high:.2f})")
-    emit(arguments, plain(speed), "\n".join(lines))
     return 0

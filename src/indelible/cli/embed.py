@@ -18,6 +18,7 @@ EXAMPLES = [
     "indelible embed --out runs/app",
     "indelible embed --data cifar10 --model resnet-18 --preset paper --out runs/cifar",
     "indelible embed --data cifar10 --model mypackage.nets:build --method vanilla --kind noise --out runs/own",
+    "indelible embed --recipe fast --out runs/fast",
     "indelible embed --set eps=0.01 --set alpha=0.05 --train epochs=30 --out runs/other",
     "indelible embed --start trained --weights runs/plain --out runs/protected",
     "indelible embed --start trained --weights net.safetensors --model resnet-18 --data cifar10 --out runs/protected",
@@ -39,6 +40,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--method", default="app", help="embedding method (default: app)")
     command.add_argument("--preset", default="cpu", help="paper or cpu (default: cpu)")
+    command.add_argument("--recipe", help="fast: fewer epochs and cheaper watermark passes (default: none)")
     command.add_argument(
         "--start", default="scratch", help="scratch or trained: a short, gentle run (default: scratch)"
     )
@@ -89,8 +91,9 @@ def _embed(arguments: argparse.Namespace, _group: "Group") -> None:
     job = EmbeddingJob(
         data=arguments.data, network=arguments.model or _network_of(arguments.weights) or "resnet-mini",
         key=partial(_key, arguments), method=arguments.method, attacker=arguments.attacker,
-        settings=assignments(arguments.set), preset=arguments.preset, train=assignments(arguments.train),
-        start=arguments.start, weights=weights, seed=arguments.seed, device=arguments.device,
+        settings=assignments(arguments.set), preset=arguments.preset, recipe=arguments.recipe,
+        train=assignments(arguments.train), start=arguments.start, weights=weights, seed=arguments.seed,
+        device=arguments.device,
     )  # fmt: skip
     with pinned_threads(arguments.threads):
         done = embed_into(arguments.out, job)

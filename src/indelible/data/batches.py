@@ -74,14 +74,21 @@ class Batches:
         """Return the order of rows in ``epoch``: int64 (N,)."""
         return torch.randperm(len(self.data), generator=generator(self.seed, "order", epoch))
 
+    def flips(self, epoch: int) -> Tensor:
+        """Return which images are flipped in ``epoch`` when flips alternate: bool (N,), the others in the next one."""
+        first = torch.rand(len(self.data), generator=generator(self.seed, "flips"), dtype=torch.float32) < 0.5
+        return first ^ bool(epoch % 2)
+
     def epoch(self, epoch: int, *, start: int = 0) -> Iterator[Batch]:
         """Yield (float images in [0, 1], int64 labels) of ``epoch``, from its batch ``start`` on."""
         order = self.order(epoch)[: self.steps * self.batch_size]
         rows = rows_of(order[start * self.batch_size :], self.batch_size, self.rank, self.world)
+        flips = self.flips(epoch)[order] if self.augmentation == "crop-alternate" else None
         for step, (images, labels) in enumerate(self._read(rows, self.steps - start), start):
             random = generator(self.seed, "augment", epoch, step, 0)
             share, total = self.share(step), self.rows(step)
-            yield to_float(augment(images, self.augmentation, random, share, total)), labels
+            turned = None if flips is None else flips[step * self.batch_size :][:total]
+            yield to_float(augment(images, self.augmentation, random, share, total, turned)), labels
 
     def _read(self, rows: Tensor, steps: int) -> Iterator[Batch]:
         size = self.batch_size // self.world

@@ -154,7 +154,8 @@ class ImageData:
         at = order.to(self.images.device)
         for start in range(0, len(at), batch_size):  # torch.split would yield one empty batch of an empty order
             rows = at[start : start + batch_size]
-            yield self.images[rows].to(device), self.labels[rows].to(device)
+            # Whole images: index_select copies them in one piece, where indexing goes byte by byte.
+            yield self.images.index_select(0, rows).to(device), self.labels[rows].to(device)
 
     def digest(self) -> str:
         """Return a SHA-256 over class names, shape, labels and pixels."""

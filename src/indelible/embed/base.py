@@ -28,9 +28,10 @@ from indelible.train import Fitted, Objective, TrainSettings, fit
 from indelible.train.evaluate import accuracy, check_classifier, success_rate
 from indelible.train.presets import PRESETS, Start
 from indelible.train.processes import Group, elsewhere, from_first, joined, must_start
+from indelible.train.recipes import RECIPES
 from indelible.train.settings import Precision
 
-__all__ = ["EMBEDDINGS", "Embedded", "Embedding", "EmbeddingMethod", "embed", "key_for"]
+__all__ = ["EMBEDDINGS", "Embedded", "Embedding", "EmbeddingMethod", "embed", "key_for", "settings_of"]
 
 EMBEDDINGS: Registry[MethodInfo] = Registry("embedding method")
 
@@ -62,6 +63,8 @@ class EmbeddingMethod(Method):
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {}
     """What the ``cpu`` preset changes in this method's own settings."""
+    recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """What a recipe (:mod:`indelible.train.recipes`) changes in them, by its name."""
     alone: ClassVar[str] = ""
     """Why it cannot be shared among processes; empty if it can."""
     changes_model: ClassVar[bool] = True
@@ -168,6 +171,7 @@ def embed(
     method: str | EmbeddingMethod = "app",
     *,
     preset: str = "paper",
+    recipe: str | None = None,
     start: Start = "scratch",
     train: TrainSettings | Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -186,6 +190,7 @@ def embed(
         key: The owner's key.
         method: A registered name (``indelible embed --list``) or a method value.
         preset: ``"paper"`` (100 epochs, a GPU job) or ``"cpu"``.
+        recipe: ``"fast"`` changes the preset, and the settings of a method given by its name, for the shortest time.
         start: ``"trained"`` protects a model that is trained already: the preset's short form, at a low rate.
         train: Training settings, or a mapping of changes to the preset's.
         seed: The same seed and settings give the same bits on the same machine.
@@ -200,13 +205,13 @@ def embed(
     Returns:
         The protected model with its history and record; ``model`` itself is unchanged.
     """
-    _, value = _resolved(method, preset, settings)
+    _, value = _resolved(method, preset, recipe, settings)
     if must_start(devices, nodes):
         if value.alone:
             raise InputError(f"this method runs in one process: {value.alone}. Leave out devices and nodes.")
         arguments = {
-            "data": data, "key": key, "method": method, "preset": preset, "start": start, "train": train, "seed": seed,
-            "test": test, "folder": folder, "device": device, **settings,
+            "data": data, "key": key, "method": method, "preset": preset, "recipe": recipe, "start": start,
+            "train": train, "seed": seed, "test": test, "folder": folder, "device": device, **settings,
         }  # fmt: skip
         made = elsewhere(embed, model, arguments, devices=devices, nodes=nodes)
         # Samples are a function of key and data: they are drawn again here rather than sent back.
@@ -214,20 +219,22 @@ def embed(
         again = None if count is None else own.samples(as_data(data, classes=key.classes), purpose="embed", count=count)
         return Embedded(**made, samples=again, key=own)
     with joined(devices=devices, nodes=nodes, device=device) as group:
-        return _embed(model, data, key, method, preset, start, train, seed, test, folder, device, settings, group)
+        return _embed(
+            model, data, key, method, preset, recipe, start, train, seed, test, folder, device, settings, group
+        )
 
 
 def _embed(
-    model: nn.Module, data: Any, key: Key, method: str | EmbeddingMethod, preset: str, start: Start,
-    train: TrainSettings | Mapping[str, Any] | None, seed: int, test: Any, folder: str | Path | None, device: str,
-    settings: Mapping[str, Any], group: Group,
+    model: nn.Module, data: Any, key: Key, method: str | EmbeddingMethod, preset: str, recipe: str | None,
+    start: Start, train: TrainSettings | Mapping[str, Any] | None, seed: int, test: Any, folder: str | Path | None,
+    device: str, settings: Mapping[str, Any], group: Group,
 ) -> Embedded:  # fmt: skip
     """Do the work of :func:`embed`, in each of its processes."""
-    name, value = _resolved(method, preset, settings)
+    name, value = _resolved(method, preset, recipe, settings)
     if group.world > 1 and value.alone:
         raise InputError(f"the method {name!r} runs in one process: {value.alone}. Leave out devices and nodes.")
     key = value.key_for(key)
-    how = train if isinstance(train, TrainSettings) else PRESETS[preset].start(start).but(**(train or {}))
+    how = train if isinstance(train, TrainSettings) else _training(preset, recipe, start, device, train or {})
     how = how.but(precision=precision_for(model, how.precision))
     owner = as_data(data, classes=key.classes)
     judge = None if test is None else as_data(test, classes=key.classes)
@@ -267,17 +274,34 @@ def _embed(
 
 
 def _resolved(
-    method: str | EmbeddingMethod, preset: str, settings: Mapping[str, Any]
+    method: str | EmbeddingMethod, preset: str, recipe: str | None, settings: Mapping[str, Any]
 ) -> tuple[str, EmbeddingMethod]:  # fmt: skip
-    """Return a method's name and value; a name takes what the preset changes."""
-    if isinstance(method, str) and preset == "cpu":
-        settings = {**EMBEDDINGS[method].build.cpu_settings, **settings}
+    """Return a method's name and value; a name takes what preset and recipe change."""
+    if isinstance(method, str):
+        settings = settings_of(method, preset, recipe, settings)
     return resolve(EMBEDDINGS, method, settings)
 
 
-def key_for(key: Key, method: str | EmbeddingMethod, preset: str = "paper", **settings: Any) -> Key:
+def key_for(
+    key: Key, method: str | EmbeddingMethod, preset: str = "paper", recipe: str | None = None, **settings: Any
+) -> Key:
     """Return the key that a method embeds when it is given ``key``; arguments as in :func:`embed`."""
-    return _resolved(method, preset, settings)[1].key_for(key)
+    return _resolved(method, preset, recipe, settings)[1].key_for(key)
+
+
+def settings_of(method: str, preset: str, recipe: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a method: what preset and recipe change, then what is given; all else are its defaults."""
+    build = EMBEDDINGS[method].build
+    changes = build.cpu_settings if preset == "cpu" else {}
+    named = {} if recipe is None else build.recipes.get(RECIPES[recipe].name, {})
+    return {**changes, **named, **settings}
+
+
+def _training(
+    preset: str, recipe: str | None, start: Start, device: str, given: Mapping[str, Any]
+) -> TrainSettings:  # fmt: skip
+    changes = {} if recipe is None else RECIPES[recipe].changes(preset, start, device)
+    return PRESETS[preset].start(start).but(**{**changes, **given})
 
 
 def precision_for(model: nn.Module, precision: Precision) -> Precision:

@@ -38,5 +38,5 @@ class MarkedBatches:
         rounds = -(-self.rows // len(self._images))
         order = torch.cat([torch.randperm(len(self._images), generator=random) for _ in range(rounds)])
         at = share.of(order[: self.rows]).to(like.device)
-        images = to_float(augment(self._images[at], self._augmentation, random, share, self.rows))
+        images = to_float(augment(self._images.index_select(0, at), self._augmentation, random, share, self.rows))
         return normalise(images, self._normalize).to(like.dtype), self._labels[at]

@@ -58,7 +58,8 @@ def normalise_by_clean_rows(
     """
     # Half precision has too few bits for a variance: compute it, like BatchNorm itself, in float32.
     exact = rows.float() if rows.dtype in {torch.float16, torch.bfloat16} else rows
-    if not joint and is_fusible(exact, clean, weight, bias):
+    # A compiler makes its own kernels of the formula below.
+    if not joint and not torch.compiler.is_compiling() and is_fusible(exact, clean, weight, bias):
         return fused_clean_batchnorm(exact, clean, weight, bias, eps).to(rows.dtype)
     if joint:
         mean, variance, _ = joint_statistics(exact[:clean], group)

@@ -7,8 +7,9 @@ clean rows, x^ = (x - mean) * invstd and sums over *all* rows, clean and marked,
     dx_clean  = gamma * invstd * (dy - sum(dy) / n - x^ * sum(dy * x^) / n)
     dx_marked = gamma * invstd * dy
 
-which is BatchNorm's usual formula but for the marked rows' share of the two sums. The kernels for the marked rows
-return that share already: as the gradients of beta and gamma, sum(dy) and sum(dy * x^).
+which is BatchNorm's usual formula but for the marked rows' share of the two sums. BatchNorm's backward kernel gives
+both sums in one pass over all rows, as the gradients of beta and gamma; the rest is linear in dy and x, channel by
+channel, and is written where it belongs: no row is copied.
 
 The slow, obviously correct form is :func:`~indelible.nn.clean_batchnorm.normalise_by_clean_rows`, which calls this one
 where it applies.
@@ -58,20 +59,16 @@ class _FusedCleanBatchNorm(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         rows, weight, mean, invstd, variance = ctx.saved_tensors
         clean, gradient = ctx.clean, _like(gradient, rows)
-        of_marked, gamma_share, beta_share = torch.ops.aten.native_batch_norm_backward(
-            gradient[clean:], rows[clean:], weight, mean, variance, None, None, False, ctx.eps, [True, True, True]
-        )
-        of_clean, _, _ = torch.ops.aten.native_batch_norm_backward(
-            gradient[:clean], rows[:clean], weight, None, None, mean, invstd, True, ctx.eps, [True, False, False]
+        _, gamma_sum, beta_sum = torch.ops.aten.native_batch_norm_backward(
+            gradient, rows, weight, mean, variance, None, None, False, ctx.eps, [False, True, True]
         )
         values = rows[:clean].numel() // rows.shape[1]
-        # The marked rows' share is linear in x, channel by channel: shift + slope * x.
-        slope = -weight * invstd.square() * gamma_share / values
-        shift = -weight * invstd * beta_share / values - slope * mean
+        scale = weight * invstd
+        slope = -scale * invstd * gamma_sum / values
+        shift = -scale * beta_sum / values - slope * mean
         shape = (1, -1) + (1,) * (rows.ndim - 2)
-        result = torch.empty_like(rows)
-        torch.addcmul(of_clean, rows[:clean], slope.view(shape), out=result[:clean]).add_(shift.view(shape))
-        result[clean:] = of_marked
+        result = gradient * scale.view(shape)
+        result[:clean].addcmul_(rows[:clean], slope.view(shape)).add_(shift.view(shape))
         return result, None, None, None, None
 
 

@@ -23,12 +23,14 @@ _TITLES = {
     "samples": "Kinds, sizes and transparencies of marks",
     "curves": "What was varied",
     "dynamics": "The mark while an attack goes on",
+    "frontier": "Cost against robustness",
 }
 _NOTES = {
     "landscape": "Black dot: the model itself. Red star: after 40 iterations of fine-tuning. Dashed: 50 %. BatchNorm "
     "statistics are estimated anew at every point.",
     "tsne": "Panels of one row share one map; those of different models do not. The share of neighbours is counted in "
     "the feature space, not in the picture.",
+    "frontier": "Open rings are controls: eps 0, the same exposure to watermark samples. Lines span kinds and seeds.",
     "dynamics": "Measured from outside by the holder of the key; the attacker sees none of it.",
 }
 

@@ -7,6 +7,7 @@ from indelible.analyze.curves import Curves, Line, Mark
 from indelible.analyze.document import Analysis
 from indelible.analyze.dynamics import Dynamics, DynamicsSettings, Moment, Track
 from indelible.analyze.fall import Fall
+from indelible.analyze.frontier import Frontier, Spot
 from indelible.analyze.landscape import Landscape, LandscapeSettings, Plane
 from indelible.analyze.samples import Picture, Samples, SamplesSettings
 from indelible.analyze.subject import Rates
@@ -64,6 +65,20 @@ def _dynamics() -> Dynamics:
     return Dynamics(settings=DynamicsSettings(), tracks=(Track(label=EVIL, moments=moments),))
 
 
+def _frontier() -> Frontier:
+    def spot(label: str, cost: float, wsr: float, *, perturbed: bool = True, control: str | None = None) -> Spot:
+        return Spot(
+            label=label, cost=cost, wsr=wsr, low=wsr - 0.1, high=wsr, ba=0.8, ba_after=0.79, runs=2, control=control,
+            perturbed=perturbed,
+        )  # fmt: skip
+
+    spots = (
+        spot("vanilla", 1.0, 0.2, perturbed=False), spot("control", 1.25, 0.5, perturbed=False),
+        spot("fast", 1.5, 0.9, control="control"), spot(EVIL, 1.75, 0.7), spot("exact", 3.0, 0.95),
+    )  # fmt: skip
+    return Frontier(attack="ft", spots=spots)
+
+
 ALL: dict[str, Analysis] = {
-    one.figure: one for one in (_landscape(), _batchnorm(), _tsne(), _samples(), _curves(), _dynamics())
+    one.figure: one for one in (_landscape(), _batchnorm(), _tsne(), _samples(), _curves(), _dynamics(), _frontier())
 }

@@ -11,6 +11,7 @@ from indelible.report.figures.batchnorm import batchnorm_drawing
 from indelible.report.figures.canvas import Drawing, as_inline, as_png, as_svg
 from indelible.report.figures.curves import curves_drawing
 from indelible.report.figures.dynamics import dynamics_drawing
+from indelible.report.figures.frontier import frontier_drawing
 from indelible.report.figures.landscape import landscape_drawing
 from indelible.report.figures.samples import samples_drawing
 from indelible.report.figures.tsne import tsne_drawing
@@ -25,6 +26,7 @@ DRAWINGS: Mapping[str, Callable[[Any], Drawing]] = {
     "samples": samples_drawing,
     "curves": curves_drawing,
     "dynamics": dynamics_drawing,
+    "frontier": frontier_drawing,
 }
 
 

@@ -1,0 +1,65 @@
+"""Rows, tables and the check, on made-up rounds with numbers by hand."""
+
+from typing import Any
+
+import pytest
+
+from indelible.base.errors import DamagedFileError
+from indelible.bench.speed import check_speed, rows_of, speed_document, speed_table
+from indelible.bench.speed.document import rows_of_document
+
+
+def entry(part: str = "app", network: str = "resnet-18", batch_size: int = 128, **cases: list[float]) -> Any:
+    names = {"app": "APP exact", "pipeline": "data pipeline"}
+    named = {names.get(name, name): values for name, values in cases.items()}
+    rounds = [dict(zip(named, values, strict=True)) for values in zip(*named.values(), strict=True)]
+    settings = {"part": part, "network": network, "batch_size": batch_size, "threads": 1, "clock": "processor"}
+    return {"format": 1, "base": "plain", "value": "seconds a step", "settings": settings, "rounds": rounds}
+
+
+def test_ratios_are_taken_within_a_round() -> None:
+    """The second round was twice as slow for both: its ratio is the same."""
+    [plain, app] = rows_of(entry(plain=[2.0, 4.0, 1.0], app=[5.0, 10.0, 3.0]))
+    assert (plain.ratio, plain.low, plain.high) == (1.0, 1.0, 1.0)
+    assert (app.value, app.ratio, app.low, app.high, app.rounds) == (5.0, 2.5, 2.5, 3.0, 3)
+
+
+def test_table_is_aligned_markdown() -> None:
+    text = speed_table([entry(plain=[2.0], app=[5.0])])
+    lines = text.splitlines()
+    assert lines[0] == "app: resnet-18, batch 128, 1 thread(s), processor time, 1 round(s)"
+    assert len({len(line) for line in lines[2:]}) == 1
+    assert lines[-1] == "| APP exact |              5 |            2.5 |        2.5 - 2.5 |"
+
+
+def test_document_and_back() -> None:
+    document = speed_document([entry(plain=[2.0], app=[5.0])], "indelible bench run speed")
+    assert rows_of_document(document) == rows_of(entry(plain=[2.0], app=[5.0]))
+    with pytest.raises(DamagedFileError, match="bench run speed"):
+        rows_of_document({"rows": []})
+
+
+@pytest.mark.parametrize(("ratio", "holds"), [(2.29, True), (2.31, False)])
+def test_a_ratio_may_be_fifteen_per_cent_above_the_committed_one(ratio: float, holds: bool) -> None:
+    baseline = rows_of(entry(network="resnet-mini", plain=[1.0], app=[2.0]))
+    [found] = check_speed(rows_of(entry(network="resnet-mini", plain=[1.0], app=[ratio])), baseline)
+    assert found.holds is holds
+    assert found.allowed == pytest.approx(2.3)
+
+
+@pytest.mark.parametrize(("ratio", "holds"), [(2.79, True), (2.81, False)])
+def test_what_is_promised(ratio: float, holds: bool) -> None:
+    [found] = check_speed(rows_of(entry(plain=[1.0], app=[ratio])), [])
+    assert (found.holds, found.why) == (holds, "promised")
+
+
+def test_other_batch_sizes_are_neither_compared_nor_promised() -> None:
+    baseline = rows_of(entry(plain=[1.0], app=[2.0]))
+    assert not check_speed(rows_of(entry(batch_size=8, plain=[1.0], app=[9.0])), baseline)
+
+
+def test_tolerance_of_the_pipeline_and_a_given_one() -> None:
+    baseline = rows_of(entry(network="resnet-w8", plain=[1.0], pipeline=[0.02]))
+    measured = rows_of(entry(network="resnet-w8", plain=[1.0], pipeline=[0.035]))
+    assert [one.holds for one in check_speed(measured, baseline)] == [True]
+    assert [one.holds for one in check_speed(measured, baseline, tolerance=0.5)] == [False]

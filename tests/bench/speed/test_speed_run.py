@@ -1,0 +1,136 @@
+"""The speed measurement on a tiny network: every case, and rounds that are kept and gone on with."""
+
+import json
+from collections.abc import Container, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from indelible.base.errors import InputError, UnknownNameError
+from indelible.bench.speed import PARTS, choose_units, measure_units
+from indelible.bench.speed.run import Unit
+from indelible.bench.speed.steps import CASES, Scene, memory_round, noisy_passes_a_step, plain_rate, steps_round
+from indelible.bench.speed.suite import attacks_round, verify_round
+from indelible.cli import main
+from indelible.embed.cw import CertifiedTraining
+
+TINY = Scene(network="resnet-mini", shape=(1, 28, 28), batch_size=8)
+
+
+def counting(values: Iterator[float]) -> Unit:
+    """A unit whose rounds are the given numbers."""
+    return Unit(
+        part="app", network="made-up", base="plain", value="seconds a step", rounds=3,
+        settings={"part": "app", "network": "made-up"},
+        prepare=lambda: lambda _known: iter([("plain", 1.0), ("other", next(values))]),
+    )  # fmt: skip
+
+
+def test_every_case_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indelible.bench.speed.steps._LEAST_SECONDS", 0.0)
+    app, others = (dict(steps_round(TINY, cases)(())) for cases in CASES.values())
+    assert (tuple(app), tuple(others)) == tuple(CASES.values())
+    assert all(seconds > 0 for seconds in [*app.values(), *others.values()])
+    assert app["data pipeline"] < app["plain"] < app["APP exact"]
+
+
+def test_noisy_passes_by_hand() -> None:
+    """One pass without noise and 20 levels of 100 draws, over 313 steps of 128 images."""
+    assert noisy_passes_a_step(128) == pytest.approx(2001 / 313)
+    assert noisy_passes_a_step(40_000, CertifiedTraining(levels=3, draws=2, batches=2)) == 10
+
+
+def test_attacks_and_verification() -> None:
+    found = dict(attacks_round(TINY, ["ft", "preprocess"])(()))
+    assert list(found) == ["plain", "FT", "PREPROCESS"]
+    assert all(seconds > 0 for seconds in found.values())
+    assert set(dict(verify_round(TINY)(()))) == {"forward pass", "verification"}
+
+
+def test_rounds_are_kept_and_gone_on_with(tmp_path: Path) -> None:
+    def broken() -> Iterator[float]:
+        yield 2.0
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_units([counting(broken())], tmp_path)
+    [entry] = measure_units([counting(iter([3.0, 4.0]))], tmp_path)
+    assert [one["other"] for one in entry["rounds"]] == [2.0, 3.0, 4.0]
+    [same] = measure_units([counting(iter([]))], tmp_path)  # nothing left to measure
+    assert same == entry
+    [anew] = measure_units([counting(iter([5.0, 6.0, 7.0]))], tmp_path, again=True)
+    assert [one["other"] for one in anew["rounds"]] == [5.0, 6.0, 7.0]
+
+
+def test_what_is_measured_once_goes_on_case_by_case(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def measure(known: Container[str], *, fails: bool) -> Iterator[tuple[str, float]]:
+        for case in ("plain", "EW"):
+            if case not in known:
+                asked.append(case)
+                yield case, 2.0
+            if fails:
+                raise KeyboardInterrupt
+
+    def unit(*, fails: bool) -> Unit:
+        return replace(counting(iter([])), part="memory", rounds=1, prepare=lambda: partial(measure, fails=fails))
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_units([unit(fails=True)], tmp_path)
+    [entry] = measure_units([unit(fails=False)], tmp_path)
+    assert entry["rounds"] == [{"plain": 2.0, "EW": 2.0}]
+    assert asked == ["plain", "EW"]
+
+
+def test_memory_by_case() -> None:
+    """APP holds a copy of the weights and the gradients beside the activations of a batch that is larger here."""
+    found = dict(memory_round(TINY)(["EW", "CW", "c-BN only", "Vanilla"]))
+    assert list(found) == ["plain", "APP exact", "APP fast"]
+    assert found["plain"] < found["APP fast"] < found["APP exact"]
+
+
+def test_rounds_under_other_settings_are_not_mixed(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    [one] = choose_units(["app"], ["resnet-mini"], rounds=1)
+    [other] = choose_units(["app"], ["resnet-mini"], rounds=1, batch_size=64)
+    for unit in (one, other):
+        measure_units([replace(unit, prepare=lambda: lambda _known: iter([("plain", 1.0)]))], tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_parts_and_networks() -> None:
+    names = [unit.name for unit in choose_units(PARTS, ["resnet-18", "resnet-mini"])]
+    assert names == [
+        "app-resnet-18", "app-resnet-mini", "methods-resnet-18", "methods-resnet-mini", "memory-resnet-18",
+        "memory-resnet-mini", "attacks-resnet-mini", "verify-resnet-mini", "grid-resnet-mini",
+    ]  # fmt: skip
+    with pytest.raises(UnknownNameError, match="methods"):
+        choose_units(["steps"])
+    with pytest.raises(InputError, match="round"):
+        choose_units(rounds=0)
+
+
+def test_plain_rate() -> None:
+    assert plain_rate("resnet-mini", shape=(1, 28, 28), batch_size=4) > 0
+
+
+def test_run_and_check_as_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, table = tmp_path / "speed.json", tmp_path / "speed.md"
+    words = ["--parts", "verify", "--networks", "resnet-mini", "--batch-size", "4", "--rounds", "1"]
+    words += ["--store", str(tmp_path / "store"), "--threads", "1"]
+    assert main(["bench", "run", "speed", *words, "--out", str(out), "--table", str(table)]) == 0
+    assert "queries/s" in capsys.readouterr().out
+    assert "| verification" in table.read_text()
+    # The rounds are there: the check measures nothing and finds what was committed.
+    assert main(["bench", "check", "speed", *words, "--baseline", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["holds"] is True
+    committed = json.loads(out.read_text())
+    for row in committed["rows"]:
+        row["ratio"] /= 2
+    out.write_text(json.dumps(committed))
+    assert main(["bench", "check", "speed", *words, "--baseline", str(out)]) == 1
+    assert "SLOWER verify, resnet-mini, verification" in capsys.readouterr().out

@@ -1,0 +1,174 @@
+"""The cheaper watermark passes against references written out, in double precision, and what they count and keep."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import indelible
+from indelible.base.errors import InputError
+from indelible.data.images import ImageData
+from indelible.embed.app import AdversarialPerturbation, WatermarkPasses
+from indelible.embed.base import settings_of
+from indelible.keys.key import Key
+from indelible.nn.clean_batchnorm import clean_statistics
+from indelible.nn.layers import perturbable_parameters
+from tests.conftest import TinyNet, stripes
+
+EPS, ALPHA = 0.3, 0.2
+
+
+def rows_of(data: ImageData, key: Key) -> tuple[Tensor, Tensor, Tensor]:
+    """Return clean rows, marked rows and their labels, in double precision."""
+    samples = key.samples(data, purpose="embed", count=8)
+    return data.images[:8].double() / 255, samples.images.double() / 255, samples.labels
+
+
+def loss_of(net: nn.Module, clean: Tensor, marked: Tensor, labels: Tensor) -> Tensor:
+    with clean_statistics(net, clean=len(clean), rows=len(clean) + len(marked)):
+        return F.cross_entropy(net(torch.cat([clean, marked]))[len(clean) :], labels)
+
+
+def ascent_of(net: nn.Module, clean: Tensor, marked: Tensor, labels: Tensor) -> list[Tensor]:
+    return list(torch.autograd.grad(loss_of(net, clean, marked, labels), perturbable_parameters(net)))
+
+
+def worst_gradient(net: nn.Module, ascent: list[Tensor], clean: Tensor, marked: Tensor, labels: Tensor) -> list[Tensor]:
+    """Return alpha times the gradient at theta + eps ||theta|| g / ||g||, tensor by tensor."""
+    moved = copy.deepcopy(net)
+    weights = perturbable_parameters(moved)
+    with torch.no_grad():
+        for weight, gradient in zip(weights, ascent, strict=True):
+            weight.add_(EPS * weight.norm() * gradient / gradient.norm())
+    return list(torch.autograd.grad(ALPHA * loss_of(moved, clean, marked, labels), weights))
+
+
+def passes_of(net: nn.Module, data: ImageData, key: Key, **settings: Any) -> WatermarkPasses:
+    method = AdversarialPerturbation(eps=EPS, alpha=ALPHA, rows=8, clean_rows=8, **settings)
+    return WatermarkPasses(net, method, key.samples(data, purpose="embed", count=8))
+
+
+def gradients(net: nn.Module) -> list[Tensor]:
+    found = [weight.grad for weight in perturbable_parameters(net) if weight.grad is not None]
+    assert len(found) == len(perturbable_parameters(net))
+    return found
+
+
+def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-10)
+
+
+def test_a_kept_direction_is_that_of_the_earlier_weights(net: TinyNet, data: ImageData, key: Key) -> None:
+    """The second pass moves the new weights, by their own norms, along the gradient found at the old ones."""
+    net = net.double().train()
+    rows = rows_of(data, key)
+    passes = passes_of(net, data, key, keep=2)
+    kept = ascent_of(net, *rows)
+    first = worst_gradient(net, kept, *rows)
+    passes.add_gradient(*rows)
+    assert_same(gradients(net), first)
+    with torch.no_grad():
+        for weight in perturbable_parameters(net):
+            weight.add_(0.1 * torch.randn_like(weight))
+    net.zero_grad()
+    expected = worst_gradient(net, kept, *rows)
+    passes.add_gradient(*rows, fresh=False)
+    assert_same(gradients(net), expected)
+
+
+def test_an_ascent_on_fewer_rows(net: TinyNet, data: ImageData, key: Key) -> None:
+    """Only delta comes from the first rows; the gradient at theta + delta is that of all."""
+    net = net.double().train()
+    clean, marked, labels = rows_of(data, key)
+    expected = worst_gradient(net, ascent_of(net, clean[:3], marked[:3], labels[:3]), clean, marked, labels)
+    passes_of(net, data, key, ascent_rows=3).add_gradient(clean, marked, labels)
+    assert_same(gradients(net), expected)
+
+
+def test_which_steps_have_passes_and_how_many_images(net: TinyNet, data: ImageData, key: Key) -> None:
+    """From step 3 on every second step; every second of these looks for a direction, on 4 + 4 rows."""
+    method = AdversarialPerturbation(rows=8, clean_rows=6, every=2, keep=2, ascent_rows=4)
+    passes = WatermarkPasses(net, method, key.samples(data, purpose="embed", count=8), first=3)
+    assert [passes.due(number) for number in range(8)] == [False, False, False, True, False, True, False, True]
+    assert [passes.images(number, 16) for number in range(8)] == [0, 0, 0, 22, 0, 14, 0, 22]
+    assert passes.images(3, 5) == 8 + 5 + 4 + 4  # the last batch of an epoch has fewer rows
+    # 14 rows, and 8 in every second pass, in every second step.
+    assert method.extra_rows() == (14 + 8 / 2) / 2
+    assert AdversarialPerturbation().extra_rows() == 256
+    assert AdversarialPerturbation(eps=0.0, after=0.25).extra_rows() == 0.75 * 128
+    assert AdversarialPerturbation(clean_bn=False).extra_rows() == 128
+
+
+def test_late_passes_in_somebody_elses_loop(net: TinyNet, data: ImageData, key: Key) -> None:
+    images = data.images[:16].float() / 255
+    mark = indelible.APP(net.train(), key, data, rows=8, clean_rows=8, after=0.5, steps=5)
+    losses = [float(mark.backward(images)) for _ in range(5)]
+    assert [loss > 0 for loss in losses] == [False, False, False, True, True]
+    with pytest.raises(InputError, match="steps=31200"):
+        indelible.APP(net, key, data, after=0.5)
+
+
+def test_late_passes_in_a_training_run(net: TinyNet, key: Key) -> None:
+    """Of 2 epochs of 10 steps the last 10 pass 8 + 8 rows twice."""
+    embedded = indelible.embed(
+        net, stripes(320), key, "app", train={"epochs": 2, "batch_size": 32}, rows=8, clean_rows=8, after=0.5,
+        device="cpu",
+    )  # fmt: skip
+    assert embedded.record.images == 2 * 320 + 10 * 32
+
+
+def test_a_kept_direction_survives_a_restart_to_the_bit(net: TinyNet, data: ImageData, key: Key) -> None:
+    net = net.train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    images = (data.images[:16].float() / 255).contiguous(memory_format=torch.channels_last)
+    settings: dict[str, Any] = {"rows": 8, "clean_rows": 8, "keep": 3}
+    going = indelible.APP(net, key, data, **settings)
+    going.backward(images)
+    state = {
+        name: value.contiguous() if isinstance(value, Tensor) else value for name, value in going.state_dict().items()
+    }
+    assert len(state) == 1 + len(perturbable_parameters(net))
+    again = indelible.APP(net, key, data, **settings)
+    again.load_state_dict(state)
+    found = []
+    for mark in (going, again):
+        net.zero_grad()
+        mark.backward(images)
+        found.append([weight.grad for weight in net.parameters() if weight.grad is not None])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_compiled_networks_have_clean_statistics_too(net: TinyNet, data: ImageData, key: Key) -> None:
+    """A graph that was compiled for the ordinary pass must not serve the watermark passes."""
+    net, images = net.double().train(), data.images[:16].double() / 255
+    plain = copy.deepcopy(net)
+    compiled: Any = torch.compile(net, backend="eager")
+    for model, bare in ((plain, plain), (compiled, net)):
+        for number in range(2):
+            F.cross_entropy(model(images), data.labels[:16]).backward()
+            passes_of(model, data, key).backward(images, number)
+        assert bare.features[1].num_batches_tracked == 2
+    assert_same(gradients(net), gradients(plain))
+
+
+def test_settings_of_preset_and_recipe() -> None:
+    """What is given wins over the recipe, and the recipe over the preset."""
+    fast = {"fraction": 0.02, "alpha": 0.05, "rows": 16, "clean_rows": 16, "every": 2}
+    assert settings_of("app", "cpu", "fast", {}) == fast
+    assert settings_of("app", "paper", "fast", {"rows": 8}) == {"rows": 8, "clean_rows": 16, "every": 2}
+    assert settings_of("vanilla", "paper", "fast", {}) == {}
+
+
+@pytest.mark.parametrize("wrong", [{"keep": 0}, {"ascent_rows": 0}, {"after": 1.0}, {"after": -0.1}])
+def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        AdversarialPerturbation(**wrong)
+
+
+def test_what_was_added_later_is_left_out_of_digests_at_its_old_meaning() -> None:
+    assert "keep" not in AdversarialPerturbation().spelled()
+    assert "keep=2" in AdversarialPerturbation(keep=2).spelled()
+    assert eval(AdversarialPerturbation(eps=0.01).spelled()) == AdversarialPerturbation(eps=0.01)  # noqa: S307

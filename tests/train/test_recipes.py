@@ -1,0 +1,29 @@
+"""Recipes: what they change, and what wins."""
+
+import pytest
+
+import indelible
+from indelible.base.errors import UnknownNameError
+from indelible.keys.key import Key
+from indelible.train.recipes import RECIPES
+from tests.conftest import TinyNet, stripes
+
+
+def test_fast_on_each_preset_and_start() -> None:
+    fast = RECIPES["fast"]
+    scratch, trained = fast.changes("cpu", device="cpu"), fast.changes("cpu", "trained", device="cpu")
+    assert (scratch["epochs"], scratch["augmentation"], scratch["schedule"].kind) == (8, "crop-alternate", "one-cycle")
+    assert "epochs" not in trained
+    assert "compile" not in scratch
+    assert fast.changes("paper", device="cuda:1")["compile"] is True
+
+
+def test_a_run_with_the_recipe(net: TinyNet, key: Key) -> None:
+    embedded = indelible.embed(
+        net, stripes(64), key, preset="cpu", recipe="fast", train={"epochs": 1, "batch_size": 32}, rows=4, device="cpu"
+    )
+    train, method = embedded.record.settings["train"], embedded.record.settings["method"]
+    assert (train["augmentation"], train["nesterov"], train["epochs"]) == ("crop-alternate", True, 1)
+    assert (method["rows"], method["clean_rows"], method["every"]) == (4, 16, 2)
+    with pytest.raises(UnknownNameError, match="fast"):
+        indelible.embed(net, stripes(64), key, recipe="faster", device="cpu")
