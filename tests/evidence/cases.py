@@ -1,4 +1,4 @@
-"""A small commitment, claim and bundle, made once: a model that reads the mark, a key on bars."""
+"""A small commitment, claim and bundle, made once: a model that reads the mark or knows the samples, a key on bars."""
 
 import hashlib
 import json
@@ -13,12 +13,12 @@ from indelible.data.images import ImageData
 from indelible.evidence import Identity, attach_timestamp, claim, commit, request_timestamp
 from indelible.evidence.bundle import MANIFEST, MANIFEST_SIGNATURE
 from indelible.evidence.canonical import canonical
-from indelible.keys.key import Key
+from indelible.keys.key import Key, WatermarkSamples
 from indelible.verify.suspects import ModuleSuspect
 from tests.conftest import SECRET, SHAPE, MarkReader, stripes
 from tests.evidence.authority import Authority
 
-__all__ = ["Case", "reader"]
+__all__ = ["Case", "Memory", "reader"]
 
 
 def reader(key: Key) -> ModuleSuspect:
@@ -30,21 +30,37 @@ def reader(key: Key) -> ModuleSuspect:
     return ModuleSuspect(found.eval())
 
 
+class Memory:
+    """A model that knows samples by heart."""
+
+    def __init__(self, samples: WatermarkSamples) -> None:
+        self.known = {
+            image.numpy().tobytes(): label for image, label in zip(samples.images, samples.labels, strict=True)
+        }
+
+    def predict(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.stack([self.known[image.numpy().tobytes()] for image in images])
+
+
 class Case:
     """Owner's things in ``root/commitment``, the bundle in ``root/bundle``."""
 
-    def __init__(self, root: Path, *, stamped: bool = True) -> None:
+    def __init__(self, root: Path, *, stamped: bool = True, labels: str = "fixed", kind: Any = "content") -> None:
         self.root, self.commitment, self.bundle = root, root / "commitment", root / "bundle"
-        self.key = Key.create(kind="content", classes=4, shape=SHAPE, target=0, secret=SECRET)
         self.data: ImageData = stripes(96, seed=1)
         self.authority = Authority(root / "authority") if stamped else None
-        self.made = commit(self.key, self.data, self.commitment, samples=64, opens=30, owner="Tester")
+        if labels == "keyed":
+            self.key = Key.create(kind=kind, classes=4, shape=SHAPE, labels="keyed", count=60, secret=SECRET)
+            self.suspect: Any = Memory(self.key.samples(self.data, purpose="embed"))
+            self.made = commit(self.key, self.data, self.commitment, owner="Tester", purpose="embed")
+        else:
+            self.key = Key.create(kind=kind, classes=4, shape=SHAPE, target=0, secret=SECRET)
+            self.suspect = reader(self.key)
+            self.made = commit(self.key, self.data, self.commitment, samples=64, opens=30, owner="Tester")
         if self.authority is not None:
             reply = self.authority.answer(request_timestamp(self.made.content, self.commitment))
             attach_timestamp(self.made.content, reply, self.authority.roots, self.commitment)
-        self.verdict = claim(
-            self.commitment, self.key, self.data, reader(self.key), self.bundle, challenge="dice 4 1 6"
-        )
+        self.verdict = claim(self.commitment, self.key, self.data, self.suspect, self.bundle, challenge="dice 4 1 6")
 
     @property
     def identity(self) -> Identity:

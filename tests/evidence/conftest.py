@@ -9,3 +9,8 @@ from tests.evidence.cases import Case
 @pytest.fixture(scope="session")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return Case(tmp_path_factory.mktemp("evidence"), stamped=OPENSSL is not None)
+
+
+@pytest.fixture(scope="session")
+def keyed_case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return Case(tmp_path_factory.mktemp("keyed-evidence"), stamped=OPENSSL is not None, labels="keyed")

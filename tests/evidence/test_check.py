@@ -13,18 +13,18 @@ from safetensors.torch import load, save
 
 from indelible.base.errors import InputError
 from indelible.base.files import canonical_json
+from indelible.base.merkle import audit_path
 from indelible.evidence import Identity, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical
 from indelible.evidence.commitment import entries_of
-from indelible.evidence.merkle import audit_path
 from indelible.keys.key import Key
 from indelible.verify.suspects import ModuleSuspect
-from tests.conftest import SHAPE, TinyNet, stripes
+from tests.conftest import SHAPE, TinyNet
 from tests.evidence.cases import Case, reader
 
 STEPS = [
-    "files", "manifest", "commitment", "manifest signature", "timestamp", "claim", "challenge", "openings", "images",
-    "query log", "answers", "verdict",
+    "files", "manifest", "commitment", "manifest signature", "timestamp", "claim", "challenge", "openings", "labels",
+    "images", "query log", "answers", "verdict",
 ]  # fmt: skip
 
 
@@ -145,6 +145,7 @@ def _field(*place: Any) -> Callable[[Any], None]:
         (("opened",), "claim"), (("opened", 3, "index"), "challenge"), (("opened", 3, "salt"), "openings"),
         (("opened", 3, "image"), "openings"), (("opened", 3, "label"), "openings"), (("opened", 3, "true"), "openings"),
         (("opened", 3, "carrier"), "openings"), (("opened", 3, "path"), "claim"),
+        (("label_key",), "claim"), (("opened", 3, "set_path"), "claim"),
         (("opened", 3, "path", 0), "openings"), (("opened", 3, "path", -1), "openings"),
     ],
     ids=lambda value: "/".join(map(str, value)) if isinstance(value, tuple) else value,
@@ -159,7 +160,7 @@ def test_a_claimant_who_changes_his_claim_and_signs_it_anew(
 @pytest.mark.parametrize(
     "name",
     ["format", "root", "samples", "claims", "opens", "purpose", "key", "key_digest", "test", "alpha", "model", "owner",
-     "public_key", "created"],
+     "public_key", "created", "labels"],
 )  # fmt: skip
 def test_a_statement_that_is_changed_after_it_was_signed(case: Case, tmp_path: Path, name: str) -> None:
     checked = check_bundle(case.resigned(tmp_path / "b", "commitment.json", _field(name)))
@@ -375,23 +376,3 @@ def test_a_path_of_the_owner_is_the_slow_one(case: Case) -> None:
     claimed = json.loads((case.bundle / "claim.json").read_bytes())
     for entry in claimed["opened"][:3]:
         assert [bytes.fromhex(one) for one in entry["path"]] == audit_path(entries.leaves, entry["index"])
-
-
-def test_keyed_labels_are_claimed_on_the_embedded_samples(tmp_path: Path) -> None:
-    key = Key.create(kind="noise", classes=4, shape=SHAPE, labels="keyed", count=80)
-    owner = stripes(120)
-    embedded = key.samples(owner, purpose="embed")
-    known = {image.numpy().tobytes(): label for image, label in zip(embedded.images, embedded.labels, strict=True)}
-
-    class Memory:
-        def predict(self, images: torch.Tensor) -> torch.Tensor:
-            return torch.stack([known[image.numpy().tobytes()] for image in images])
-
-    with pytest.raises(InputError, match="embedded samples"):
-        commit(key, owner, tmp_path / "c")
-    commit(key, owner, tmp_path / "c", purpose="embed")
-    verdict = claim(tmp_path / "c", key, owner, Memory(), tmp_path / "b")
-    assert verdict["owned"]
-    assert (verdict["hits"], verdict["queries"]) == (40, 40)
-    checked = check_bundle(tmp_path / "b", key=key, carriers=owner)
-    assert checked.holds, checked.steps[-1]

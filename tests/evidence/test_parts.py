@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indelible.base.errors import DamagedFileError, InputError
+from indelible.base.merkle import audit_path, leaf_hash, root_from_path, tree_root
 from indelible.evidence.canonical import canonical, parse
 from indelible.evidence.decision import KEYED, TEST, decide, same
 from indelible.evidence.identity import Identity, is_signed
-from indelible.evidence.merkle import audit_path, leaf_hash, root_from_path, tree_root
 from indelible.evidence.opening import challenge_seed, opened_indices
 from indelible.verify.statistics import binomial_tail, bounded_binomial
 

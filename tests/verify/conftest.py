@@ -1,5 +1,5 @@
-"""The bundle of the evidence tests serves the tests of foreign files, too."""
+"""The bundles of the evidence tests serve the tests of foreign files, too."""
 
-from tests.evidence.conftest import case
+from tests.evidence.conftest import case, keyed_case
 
-__all__ = ["case"]
+__all__ = ["case", "keyed_case"]

@@ -30,6 +30,7 @@ EXAMPLES = [
     "indelible bench check speed --parts app --networks resnet-mini",
     "indelible bench run calibration --out calibration.json",
     "indelible bench run null-models --models 60",
+    "indelible bench run ambiguity --out ambiguity.json",
 ]
 MEASUREMENTS = {SPEED: "what each method, attack and verdict costs beside a plain step", **VERDICTS}
 

@@ -9,9 +9,11 @@ from indelible.base.errors import InputError
 from indelible.cli.options import emit
 
 if TYPE_CHECKING:
-    from indelible.verify import Verdict
+    from indelible.data.images import Data
+    from indelible.keys import Key, WatermarkSamples
+    from indelible.verify import SessionPlan, Verdict
 
-__all__ = ["deciding_options", "decision", "in_family", "show_plan"]
+__all__ = ["deciding_options", "decision", "in_family", "number_or_all", "planned_session", "show_plan"]
 
 
 def deciding_options(command: argparse.ArgumentParser) -> None:
@@ -22,11 +24,19 @@ def deciding_options(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     command.add_argument("--decoys", type=int, metavar="N", help="decoy keys to ask (default: 20, or what alpha takes)")
     command.add_argument(
+        "--decoy-samples", type=int, metavar="N", help="samples of each decoy key (default: 1000; of a server, planned)"
+    )
+    command.add_argument(
+        "--decoy-rate", type=float, default=0.2, help="share of decoys answered as the key, to plan for (default: 0.2)"
+    )
+    command.add_argument(
         "--family", type=Path, action="append", default=[], metavar="RUN",
         help="correct for this run's last verdict as well (Holm); may be repeated",
     )  # fmt: skip
     command.add_argument("--plan", action="store_true", help="only say how many queries are needed, and ask none")
-    command.add_argument("--wsr", type=float, default=0.5, help="success rate to plan for (default: 0.5)")
+    command.add_argument(
+        "--wsr", type=float, help="success rate to plan for (default: 0.5; 0.7 for a server and a target class)"
+    )
     command.add_argument("--power", type=float, default=0.99, help="wanted chance of a verdict (default: 0.99)")
     command.add_argument("--null-rate", type=float, default=0.1, help="chance of a hit by accident (default: 0.1)")
 
@@ -34,15 +44,52 @@ def deciding_options(command: argparse.ArgumentParser) -> None:
 def decision(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return what the options say to :func:`indelible.verify`."""
     return {
-        "test": arguments.test, "alpha": arguments.alpha, "queries": arguments.queries, "decoys": arguments.decoys
+        "test": arguments.test, "alpha": arguments.alpha, "decoys": arguments.decoys,
+        "queries": None if arguments.queries == "all" else arguments.queries, "decoy_samples": arguments.decoy_samples,
     }  # fmt: skip
+
+
+def number_or_all(text: str) -> int | str:
+    """Read the value of ``--queries``."""
+    return text if text == "all" else int(text)
+
+
+def planned_session(
+    arguments: argparse.Namespace, suspect: object, key: "Key", test: "Data", embedded: "WatermarkSamples | None"
+) -> "SessionPlan | None":
+    """Return the plan of a session with a server, or the one that a query log was made by; None for all else.
+
+    A server is not asked more than a verdict takes, unless everything is wanted (``--queries all``).
+    """
+    from indelible.verify.inquiry import asked_samples
+    from indelible.verify.procedures import procedure_for
+    from indelible.verify.session import SessionPlan, session_plan
+    from indelible.verify.suspects import HttpSuspect, PredictionFile
+
+    if isinstance(suspect, PredictionFile) and isinstance(suspect.about.get("plan"), dict):
+        found = SessionPlan.from_json(suspect.about["plan"])
+        if (found.test, found.alpha) != (procedure_for(arguments.test, key).name, arguments.alpha):
+            raise InputError(f"this log was made for --test {found.test} --alpha {found.alpha:g}. Count it again so.")
+        return found
+    if not isinstance(suspect, HttpSuspect) or arguments.queries == "all":
+        return None
+    return session_plan(
+        key, len(asked_samples(key, test, embedded, None)), test=arguments.test, alpha=arguments.alpha,
+        wsr=arguments.wsr, power=arguments.power, decoy_rate=arguments.decoy_rate, decoys=arguments.decoys,
+        samples=arguments.queries, decoy_samples=arguments.decoy_samples, clean=len(test) if arguments.accuracy else 0,
+    )  # fmt: skip
 
 
 def show_plan(arguments: argparse.Namespace) -> int:
     """Print how many queries the wanted power takes."""
     from indelible.verify import plan
 
-    found = plan(arguments.wsr, alpha=arguments.alpha, power=arguments.power, null_rate=arguments.null_rate)
+    found = plan(
+        0.5 if arguments.wsr is None else arguments.wsr,
+        alpha=arguments.alpha,
+        power=arguments.power,
+        null_rate=arguments.null_rate,
+    )
     text = (
         f"{found.queries} queries: {found.hits} hits of them give p <= {found.alpha:g} at a null rate of "
         f"{found.null_rate:g}; at a WSR of {100 * found.wsr:g} % that is reached with probability {found.power:.3f}.\n"

@@ -60,7 +60,8 @@ def describe_check(checked: Checked) -> str:
     verdict = (checked.claim or {})["verdict"]
     date = f"dated {checked.stamp.time}" if checked.dated and checked.stamp is not None else "undated"
     word = "OWNED" if verdict["owned"] else "NOT SHOWN"
-    origin = "samples derived from the key" if checked.derived else "derivation of the samples not shown"
+    origin = "labels drawn, not chosen" if checked.drawn else "derivation of the samples not shown"
+    origin = "samples derived from the key" if checked.derived else origin
     return "\n".join(
         [f"HOLDS, {date}, {origin}: {word} at alpha {verdict['alpha']:g}", verdict["sentence"], *lines, checked.meaning,
          *(["What the bundle cannot show:", *caveats] if caveats else [])]

@@ -119,6 +119,7 @@ def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int
         return Key.load(arguments.key)
     if kept.is_dir():
         return Key.load(kept)
-    key = key_for(make_key(arguments, classes, shape), arguments.method, arguments.preset, **assignments(arguments.set))
+    given = make_key(arguments, classes, shape)
+    key = key_for(given, arguments.method, arguments.preset, arguments.recipe, **assignments(arguments.set))
     key.save(kept)
     return key

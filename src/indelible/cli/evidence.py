@@ -49,6 +49,9 @@ def configure(command: argparse.ArgumentParser) -> None:
         made[name].add_argument("--public-key", help="the owner's public key, if you know it (64 hexadecimal digits)")
     made["check"].add_argument("--key", type=Path, help="the owner's key, shown under seal: check the derivation too")
     made["check"].add_argument("--data", help="carriers, needed with --key")
+    made["check"].add_argument(
+        "--run", dest="shown_run", type=Path, help="instead, the owner's run: keyed labels take its images"
+    )
     asking_options(made["check"])
     made["show"].add_argument("--html", type=Path, help="write a self-contained page")
     made["sign"].add_argument("run_folder", type=Path, metavar="RUN")
@@ -201,7 +204,13 @@ def _shown(arguments: argparse.Namespace) -> dict[str, Any]:
     from indelible.keys import Key
 
     found: dict[str, Any] = {}
-    if arguments.key is not None:
+    if arguments.shown_run is not None:
+        if arguments.key is not None:
+            raise InputError("--run holds a key itself: leave out --key.")
+        arguments.run_folder = arguments.shown_run
+        _, key, carriers = _owners(arguments)
+        found = {"key": key, "carriers": carriers}
+    elif arguments.key is not None:
         if arguments.data is None:
             raise InputError("--key needs --data: the carriers that the samples were drawn on.")
         found = {"key": Key.load(arguments.key), "carriers": load(arguments.data)[1]}

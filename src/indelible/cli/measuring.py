@@ -1,4 +1,4 @@
-"""Measurements of the verdict for ``indelible bench run``: calibration, null models, forgeries."""
+"""Measurements of the verdict for ``indelible bench run``: calibration, null models, forgeries, ambiguity."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -15,6 +15,7 @@ VERDICTS = {
     "null-models": "claims with derived keys on many models that never saw a watermark",
     "forgery": "forged claims on such models: what a naive rule grants, what derived keys refuse",
     "forgery-methods": "forged claims against ROSE and CAE, on the same models",
+    "ambiguity": "a thief trains a key of his own into a stolen model: both keys on both models",
 }
 
 
@@ -34,7 +35,7 @@ def measure_verdicts(arguments: argparse.Namespace) -> int:
         raise InputError("--verdicts and --models must be at least 1.")
     does: Mapping[str, Callable[[argparse.Namespace], tuple[Any, bool, list[str]]]] = {
         "calibration": _calibration, "null-models": _null_models, "forgery": _forgery,
-        "forgery-methods": _forgery_methods,
+        "forgery-methods": _forgery_methods, "ambiguity": _ambiguity,
     }  # fmt: skip
     with pinned_threads(arguments.threads):
         found, held, lines = does[arguments.preset](arguments)
@@ -101,8 +102,22 @@ def _attempt(row: Mapping[str, Any]) -> str:
     )
 
 
-def _folder(arguments: argparse.Namespace) -> Path:
-    """All of them share the trained models."""
+def _ambiguity(arguments: argparse.Namespace) -> tuple[Any, bool, list[str]]:
+    from indelible.bench.ambiguity import measure_ambiguity
+
+    found = measure_ambiguity(_folder(arguments, "ambiguity"))
+    lines = [
+        f"{row['model']}'s model, {row['key']}'s key: {row['hits']} of {row['trials']} hits, p = {row['p_value']:.1e}, "
+        f"{'shown' if row['owned'] else 'not shown'}"
+        for row in found.rows
+    ]
+    lines.append(f"both keys verify on the stolen model: {'yes' if found.both else 'no'}")
+    lines.append(f"the owner's model carries the owner's key alone: {'yes' if found.settled else 'NO'}")
+    return found, found.settled, lines
+
+
+def _folder(arguments: argparse.Namespace, name: str = "null-models") -> Path:
+    """Return where models are kept; null models and forgery share theirs."""
     if "://" in arguments.store:
         raise InputError(f"the models are kept in a folder, but --store is {arguments.store!r}. Name a folder.")
-    return Path(arguments.store) / "null-models"
+    return Path(arguments.store) / name

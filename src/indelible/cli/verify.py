@@ -1,10 +1,18 @@
 """``indelible verify``: is this model derived from the owner's?"""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indelible.cli.deciding import deciding_options, decision, in_family, show_plan
+from indelible.cli.deciding import (
+    deciding_options,
+    decision,
+    in_family,
+    number_or_all,
+    planned_session,
+    show_plan,
+)
 from indelible.cli.options import emit
 from indelible.cli.suspects import asked_suspect, asking_options
 
@@ -12,7 +20,7 @@ if TYPE_CHECKING:
     from indelible.data.images import Data
     from indelible.keys import Key
     from indelible.train.run import Run
-    from indelible.verify import Verdict
+    from indelible.verify import SessionPlan, Suspect, Verdict
 
 __all__ = ["EXAMPLES", "HELP", "configure", "run"]
 
@@ -25,6 +33,7 @@ EXAMPLES = [
     "indelible verify runs/app-ft --family runs/vanilla-ft --family runs/ew-ft",
     "indelible verify --plan --wsr 0.3 --null-rate 0.11",
     "indelible verify runs/app --suspect http://localhost:8080/v2/models/model --input dtype=uint8 --log asked.jsonl",
+    "indelible verify runs/app --suspect service.json --log asked.jsonl --wsr 0.9 --budget 2000",
     "indelible verify runs/app --suspect model.onnx --input dtype=float32 --carriers 200",
     "indelible verify runs/app --suspect stolen.pt --model resnet-mini",
     "indelible verify runs/app --export questions.npz && indelible verify runs/app --suspect answers.csv",
@@ -43,7 +52,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--key", type=Path, help="key folder (default: the run's own, or that of the run it attacks)")
     command.add_argument("--data", help="carriers: a data set whose test images are marked (default: the run's)")
     command.add_argument("--alpha", type=float, default=1e-6, help="level of the decision (default: 1e-6)")
-    command.add_argument("--queries", type=int, help="key samples to ask (default: all there are)")
+    command.add_argument(
+        "--queries", type=number_or_all, metavar="N", help="key samples to ask (default: all; of a server, as planned)"
+    )
     deciding_options(command)
     command.add_argument(
         "--carriers", type=int, metavar="N", help="use only N test images, which the key chooses: fewer queries"
@@ -65,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plan:
         return show_plan(arguments)
     from indelible.base.errors import InputError
+    from indelible.base.progress import wanted
     from indelible.cli.describe import describe_certificate, describe_verdict
     from indelible.train.devices import pinned_threads
 
@@ -81,8 +93,16 @@ def run(arguments: argparse.Namespace) -> int:
     with pinned_threads(arguments.threads):
         if arguments.export is not None:
             return _export(arguments, key, test, options)
-        verdict = in_family(_verdict(arguments, saved, key, test, options), arguments.family)
+        suspect = _suspect(arguments, saved, key)
+        plan = planned_session(arguments, suspect, key, test, options.get("embedded"))
+        if plan is not None:
+            options |= plan.options
+            if wanted():
+                print(plan.sentence, file=sys.stderr)
+        verdict = in_family(_verdict(arguments, suspect, key, test, options, plan), arguments.family)
         document, text = verdict.to_json(), describe_verdict(verdict.to_json())
+        if plan is not None:
+            document["plan"] = plan.to_json()
         if own and saved is not None:
             saved.keep_verdict(document)
         if arguments.certificate and own and saved is not None:
@@ -125,22 +145,28 @@ def _asked_about(arguments: argparse.Namespace) -> "tuple[Run | None, Key, Data]
     return saved, key, test
 
 
-def _verdict(
-    arguments: argparse.Namespace, saved: "Run | None", key: "Key", test: "Data", options: dict[str, Any]
-) -> "Verdict":
+def _suspect(arguments: argparse.Namespace, saved: "Run | None", key: "Key") -> "Suspect":
     from indelible.attacks import deployed
-    from indelible.verify import as_suspect, verify, verify_logged
+    from indelible.verify import as_suspect
 
-    suspect: Any
     if arguments.suspect is not None or saved is None:
-        suspect = asked_suspect(arguments, key.classes, key.shape, saved)
-    else:
-        # A thief's pre-processing is part of the suspect.
-        model = deployed(saved.model(), saved.record, normalize=saved.normalize())
-        suspect = as_suspect(model, normalize=saved.normalize())
+        return asked_suspect(arguments, key.classes, key.shape, saved)
+    # A thief's pre-processing is part of the suspect.
+    model = deployed(saved.model(), saved.record, normalize=saved.normalize())
+    return as_suspect(model, normalize=saved.normalize())
+
+
+def _verdict(
+    arguments: argparse.Namespace, suspect: "Suspect", key: "Key", test: "Data", options: dict[str, Any],
+    plan: "SessionPlan | None",
+) -> "Verdict":  # fmt: skip
+    from indelible.verify import verify, verify_logged
+
     if arguments.log is None:
         return verify(suspect, key, test, **options)
-    return verify_logged(suspect, key, test, log=arguments.log, budget=arguments.budget, **options)
+    # The plan goes into the log: whoever counts again asks as much of it.
+    about = {"key": key.digest} | ({} if plan is None else {"plan": plan.to_json()})
+    return verify_logged(suspect, key, test, log=arguments.log, budget=arguments.budget, about=about, **options)
 
 
 def _export(arguments: argparse.Namespace, key: "Key", test: "Data", options: dict[str, Any]) -> int:

@@ -12,6 +12,7 @@ The steps run in a fixed order, each with a name, and the check ends at the firs
 | claim | form; that it is of this commitment, and opens as many samples as that says |
 | challenge | that the opened samples are those which the challenge decides |
 | openings | each opened entry's Merkle path to the committed root |
+| labels | fixed: all are the target. Keyed: the label key and the set are the committed ones and draw these labels |
 | images | digest and shape of every sample and carrier |
 | query log | its chain, its head, whom and what it is about |
 | answers | that it answers the opened samples and the decoys, all of them and nothing else |
@@ -66,7 +67,10 @@ class Checked:
         stamp: Time and authority, if there is a timestamp.
         dated: Whether the timestamp holds under roots that the checker gave.
         derived: Whether the key was shown and gives the committed samples. Without that, a claimant could have sought
-            samples that any model answers as he wants: the claim has no weight against a forger.
+            samples that any model answers as he wants: unless the labels were drawn, the claim has no weight against a
+            forger.
+        drawn: Whether the labels are keyed ones and were drawn again: then the claimant chose none of them, whatever
+            the samples are.
     """
 
     holds: bool
@@ -79,6 +83,7 @@ class Checked:
     stamp: Stamp | None = None
     dated: bool = False
     derived: bool = False
+    drawn: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as plain JSON values."""
@@ -116,5 +121,5 @@ def check_bundle(
         holds=failed is None, failed=failed, steps=tuple(steps), caveats=tuple(work.caveats),
         commitment=None if work.commitment is None else parse(work.commitment.content, STATEMENT),
         claim=work.claim or None, stamp=work.stamp, dated=work.stamp is not None and roots is not None,
-        derived=work.derived,
+        derived=work.derived, drawn=work.drawn and failed is None,
     )  # fmt: skip

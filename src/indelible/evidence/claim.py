@@ -17,16 +17,17 @@ from safetensors.torch import save
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import canonical_json, read_json, write_json
+from indelible.base.merkle import audit_path, tree_root
 from indelible.data.images import ImageData
 from indelible.evidence.bundle import CLAIM, IMAGES, LOG, write_bundle
 from indelible.evidence.canonical import canonical
 from indelible.evidence.commitment import IDENTITY, SIGNATURE, STATEMENT, Commitment, Entries, entries_of
 from indelible.evidence.decision import KEYED, decide
 from indelible.evidence.identity import Identity
-from indelible.evidence.merkle import audit_path, tree_root
 from indelible.evidence.opening import challenge_seed, decoy_samples, default_challenge, opened_indices
 from indelible.evidence.timestamp import REPLY, ROOTS
 from indelible.keys.key import Key, WatermarkSamples
+from indelible.keys.labels import label_key
 from indelible.verify.asking import planned
 from indelible.verify.suspects.log import QueryLog
 from indelible.verify.suspects.logged import LoggedSuspect, description
@@ -34,7 +35,7 @@ from indelible.verify.suspects.protocol import Suspect
 
 __all__ = ["FORMAT", "Questions", "chosen", "claim", "judge"]
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,6 +128,7 @@ def claim(
         "format": FORMAT, "commitment": commitment.digest, "number": state["number"],
         "challenge": state["challenge"], "by": state["by"], "suspect": who, "log": head, "verdict": verdict,
         "opened": _openings(entries, state["opened"]), "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "label_key": None if entries.set_leaves is None else label_key(key.secret).hex(),
     }  # fmt: skip
     files = {
         STATEMENT: commitment.content, SIGNATURE: commitment.signature, CLAIM: canonical(document),
@@ -151,10 +153,14 @@ def _entries(commitment: Commitment, key: Key, carriers: Any) -> Entries:
 
 def _openings(entries: Entries, opened: Sequence[int]) -> list[dict[str, Any]]:
     return [
-        {"index": index, **entries.documents[index],
-         "path": [one.hex() for one in audit_path(entries.leaves, index)]}
+        {"index": index, **entries.documents[index], "path": _path(entries.leaves, index),
+         "set_path": _path(entries.set_leaves or [], index)}
         for index in opened
     ]  # fmt: skip
+
+
+def _path(leaves: Sequence[bytes], index: int) -> list[str]:
+    return [one.hex() for one in audit_path(leaves, index)]
 
 
 def _begun(place: Path, commitment: Commitment, who: Mapping[str, Any], challenge: str | None) -> dict[str, Any]:

@@ -9,6 +9,9 @@ The carrier is in the entry because decoys are drawn on it: whoever claims canno
 The statement holds the root, the key's settings and digest, test, alpha, the model's digest and the public key that
 will sign the claim. It is signed, and its hash is what a timestamp authority sees.
 
+With keyed labels it also holds R, the root of the set that the labels were drawn for, and the SHA-256 of the label key
+(:mod:`indelible.keys.labels`). Both are fixed before any suspect is asked, so that nobody can look for better labels.
+
 A commitment folder:
 
 | file | what | who sees it |
@@ -29,24 +32,25 @@ from typing import Any, Self
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import write_bytes
+from indelible.base.merkle import leaf_hash, tree_root
 from indelible.data.convert import as_data
+from indelible.data.digests import image_digests
 from indelible.data.images import Data, ImageData
 from indelible.evidence.canonical import canonical, fields_of, parse
 from indelible.evidence.decision import test_of
 from indelible.evidence.identity import Identity, is_signed
-from indelible.evidence.merkle import leaf_hash, tree_root
-from indelible.keys.derive import expand
 from indelible.keys.key import Key, WatermarkSamples
-from indelible.verify.suspects.log import image_digests
+from indelible.keys.labels import label_key, sample_salts, set_leaves
 
 __all__ = ["IDENTITY", "SIGNATURE", "STATEMENT", "Commitment", "Entries", "commit", "entries_of"]
 
 STATEMENT, SIGNATURE, IDENTITY = "commitment.json", "commitment.sig", "identity.pem"
-_FORMAT = 1
+_FORMAT = 2
+_MOST = 10_000_000  # a check of a foreign bundle ends in time
 _FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "format": int, "root": str, "samples": int, "claims": int, "opens": int, "purpose": str, "key": dict,
     "key_digest": str, "test": str, "alpha": (float, int), "model": (str, type(None)), "owner": str,
-    "public_key": str, "created": str,
+    "public_key": str, "created": str, "labels": (dict, type(None)),
 }  # fmt: skip
 _HEX = re.compile(r"[0-9a-f]{64}")
 
@@ -70,6 +74,7 @@ class Commitment:
     owner: str
     public_key: str
     created: str
+    labels: Mapping[str, str] | None
 
     @property
     def digest(self) -> str:
@@ -80,15 +85,21 @@ class Commitment:
     def of(cls, content: bytes, signature: bytes) -> Self:
         """Read a statement and check its form and signature."""
         found = parse(content, STATEMENT)
+        if found.get("format") != _FORMAT:
+            raise DamagedFileError(
+                f"{STATEMENT} has format {found.get('format')!r:.20}, this version reads {_FORMAT}. Use the version "
+                "that made it, or commit anew."
+            )
         fields_of(found, _FIELDS, STATEMENT)
-        if found["format"] != _FORMAT:
-            raise DamagedFileError(f"{STATEMENT} has format {found['format']}, this version reads {_FORMAT}.")
         if not all(_HEX.fullmatch(found[name]) for name in ("root", "key_digest", "public_key")):
             raise DamagedFileError(f"{STATEMENT}: root, key_digest and public_key are 64 hexadecimal digits each.")
-        if found["samples"] < 1 or not 0 < found["alpha"] < 1 or found["test"] != test_of(found["key"]):
-            raise DamagedFileError(f"{STATEMENT} commits to no samples, no level alpha, or an unknown test.")
+        if not 0 < found["samples"] <= _MOST or not 0 < found["alpha"] < 1 or found["test"] != test_of(found["key"]):
+            raise DamagedFileError(
+                f"{STATEMENT} commits to no samples or too many, no level alpha, or an unknown test."
+            )
         if found["claims"] < 1 or not 0 < found["opens"] <= found["samples"] // found["claims"]:
             raise DamagedFileError(f"{STATEMENT}: its claims cannot open {found['opens']} samples each.")
+        _check_labels(found)
         if not is_signed(found["public_key"], "commitment", content, signature):
             raise DamagedFileError(f"{SIGNATURE} is not the signature of the statement by its public key.")
         return cls(content=content, signature=signature, **{name: found[name] for name in _FIELDS if name != "format"})
@@ -114,12 +125,14 @@ class Entries:
         carriers: The images that they were drawn on, without a mark.
         documents: Each entry as JSON values.
         leaves: The hash of each.
+        set_leaves: With keyed labels, the hash of each in the set that the labels were drawn for; else None.
     """
 
     samples: WatermarkSamples
     carriers: ImageData
     documents: Sequence[Mapping[str, Any]]
     leaves: Sequence[bytes]
+    set_leaves: Sequence[bytes] | None
 
 
 def commit(
@@ -157,6 +170,10 @@ def commit(
             f"a key with {key.labels} labels is asked {'embedded' if key.labels == 'keyed' else 'fresh'} samples, but "
             f"the purpose is {purpose!r}."
         )
+    if key.labels == "keyed" and samples not in {None, key.count}:
+        raise InputError(
+            f"keyed labels belong to the whole set of {key.count} embedded samples, but {samples} are wanted."
+        )
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie between 0 and 1, but is {alpha}. Use 1e-6 for a strong claim.")
     signer = identity
@@ -176,7 +193,7 @@ def commit(
         "opens": wanted, "purpose": purpose,
         "key": dict(key.public()), "key_digest": key.digest, "test": test_of(key.public()), "alpha": alpha,
         "model": model, "owner": owner, "public_key": signer.public,
-        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "labels": _drawn(key, entries),
     }  # fmt: skip
     content = canonical(statement)
     made = Commitment.of(content, signer.sign("commitment", content))
@@ -193,17 +210,41 @@ def entries_of(key: Key, carriers: Any, *, samples: int | None, purpose: str = "
     drawn = key.samples(data, purpose=purpose, count=samples)  # type: ignore[arg-type]  # checked above
     plain = data.gather(drawn.carriers)
     plain = ImageData(plain.images.cpu(), plain.labels.cpu(), plain.classes, plain.name)
-    salts = expand(key.secret, "evidence/salts")
+    names = image_digests(drawn.images)
     documents = [
-        {"salt": _salt(salts, index), "image": image, "label": label, "carrier": carrier, "true": true}
-        for index, (image, label, carrier, true) in enumerate(
-            zip(image_digests(drawn.images), drawn.labels.tolist(), image_digests(plain.images), plain.labels.tolist(),
-                strict=True)
+        {"salt": salt.hex(), "image": image, "label": label, "carrier": carrier, "true": true}
+        for salt, image, label, carrier, true in zip(
+            sample_salts(key.secret, len(drawn)), names, drawn.labels.tolist(), image_digests(plain.images),
+            plain.labels.tolist(), strict=True,
         )
     ]  # fmt: skip
-    leaves = [leaf_hash(canonical(document)) for document in documents]
-    return Entries(samples=drawn, carriers=plain, documents=documents, leaves=leaves)
+    return Entries(
+        samples=drawn, carriers=plain, documents=documents,
+        leaves=[leaf_hash(canonical(document)) for document in documents],
+        set_leaves=set_leaves(key.secret, names, drawn.true) if key.labels == "keyed" else None,
+    )  # fmt: skip
 
 
-def _salt(secret: bytes, index: int) -> str:
-    return expand(secret, str(index)).hex()
+def _drawn(key: Key, entries: Entries) -> dict[str, str] | None:
+    """Return what a statement says of keyed labels: the set they were drawn for, and the label key by its hash."""
+    if entries.set_leaves is None:
+        return None
+    shown = hashlib.sha256(label_key(key.secret)).hexdigest()
+    return {"set": tree_root(entries.set_leaves).hex(), "key": shown}
+
+
+def _check_labels(found: Mapping[str, Any]) -> None:
+    """Refuse a statement whose labels are not those of its key's settings."""
+    labels, keyed = found["labels"], found["key"].get("labels") == "keyed"
+    if found["purpose"] != ("embed" if keyed else "verify"):
+        raise DamagedFileError(f"{STATEMENT}: samples of a {'keyed' if keyed else 'fixed'} key have another purpose.")
+    if not keyed:
+        if labels is not None:
+            raise DamagedFileError(f"{STATEMENT} holds labels that were drawn, but its key has a fixed target.")
+        return
+    if labels is None or labels.keys() != {"set", "key"} or not all(
+        isinstance(one, str) and _HEX.fullmatch(one) for one in labels.values()
+    ):  # fmt: skip
+        raise DamagedFileError(f"{STATEMENT}: keyed labels take two hashes, of their set and of the label key.")
+    if found["samples"] != found["key"].get("count"):
+        raise DamagedFileError(f"{STATEMENT} commits to a part of a keyed set only: labels belong to the whole.")

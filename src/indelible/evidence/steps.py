@@ -10,6 +10,8 @@ import torch
 from safetensors.torch import load as parse_tensors
 
 from indelible.base.errors import DamagedFileError
+from indelible.base.merkle import leaf_hash, root_from_path, tree_root
+from indelible.data.digests import image_digests
 from indelible.data.images import ImageData
 from indelible.evidence.bundle import (
     CLAIM,
@@ -23,24 +25,35 @@ from indelible.evidence.bundle import (
 from indelible.evidence.canonical import canonical, fields_of, parse
 from indelible.evidence.claim import FORMAT, Questions, chosen, judge
 from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment, entries_of
-from indelible.evidence.decision import same
+from indelible.evidence.decision import KEYED, same
+from indelible.evidence.drawing import check_labels
 from indelible.evidence.identity import is_signed
-from indelible.evidence.merkle import leaf_hash, root_from_path, tree_root
 from indelible.evidence.opening import challenge_seed, default_challenge
 from indelible.evidence.timestamp import REPLY, ROOTS, Stamp, read_roots, verify_timestamp
 from indelible.keys.key import Key
-from indelible.verify.suspects.log import Recorded, image_digests, parse_log
+from indelible.verify.suspects.log import Recorded, parse_log
 from indelible.verify.suspects.protocol import Suspect, answers
 
 __all__ = ["STEPS", "Work"]
 
 _CLAIM: Mapping[str, type | tuple[type, ...]] = {
     "format": int, "commitment": str, "number": int, "challenge": str, "by": str, "suspect": dict,
-    "log": str, "verdict": dict, "opened": list, "created": str,
+    "log": str, "verdict": dict, "opened": list, "created": str, "label_key": (str, type(None)),
 }  # fmt: skip
 _ENTRY: Mapping[str, type | tuple[type, ...]] = {
     "index": int, "salt": str, "image": str, "label": int, "carrier": str, "true": int, "path": list,
+    "set_path": list,
 }  # fmt: skip
+
+_SOUGHT = (
+    "That the samples were derived from a secret was not checked. Without that, they could have been sought: images "
+    "that any model answers so, or adversarial ones. Have the key shown under seal (--key)."
+)
+_SOUGHT_BUT_DRAWN = (
+    "The images may be of the claimant's making, but not their labels, which were drawn after the images were fixed. "
+    "Whoever tried N label keys before he committed multiplied his chance of a false verdict by N, no more: hold the "
+    "p-value against the tries that you believe possible (2^40 of them: 1e-18 leaves one in a million)."
+)
 
 
 @dataclass
@@ -62,6 +75,7 @@ class Work:
     log: Recorded | None = None
     questions: Questions | None = None
     derived: bool = False
+    drawn: bool = False
     caveats: list[str] = field(default_factory=list)
 
     @property
@@ -119,9 +133,11 @@ def _timestamp(work: Work) -> str:
 
 def _claim(work: Work) -> str:
     found = parse(work.files[CLAIM], CLAIM)
+    if found.get("format") != FORMAT:
+        raise DamagedFileError(
+            f"{CLAIM} has format {found.get('format')!r:.20}, this version reads {FORMAT}: use the one that made it"
+        )
     fields_of(found, _CLAIM, CLAIM)
-    if found["format"] != FORMAT:
-        raise DamagedFileError(f"{CLAIM} has format {found['format']}, this version reads {FORMAT}")
     if found["commitment"] != work.stated.digest:
         raise DamagedFileError("the claim is of another commitment")
     if len(found["opened"]) != work.stated.opens or not 0 <= found["number"] < work.stated.claims:
@@ -133,7 +149,9 @@ def _claim(work: Work) -> str:
         if not isinstance(entry, dict):
             raise DamagedFileError("an opened sample is no object")
         fields_of(entry, _ENTRY, "an opened sample")
-        if not all(isinstance(one, str) and len(one) == 64 for one in [entry["salt"], *entry["path"]]):
+        if not all(
+            isinstance(one, str) and len(one) == 64 for one in [entry["salt"], *entry["path"], *entry["set_path"]]
+        ):
             raise DamagedFileError(f"the opening of sample {entry['index']} holds something that is no hash")
     work.claim = found
     return f"number {found['number'] + 1} of {work.stated.claims}, {work.stated.opens} samples opened"
@@ -171,6 +189,12 @@ def _openings(work: Work) -> str:
     return f"{len(work.claim['opened'])} of {work.stated.samples} lead to the committed root"
 
 
+def _labels(work: Work) -> str:
+    says = check_labels(work.stated, work.claim)
+    work.drawn = work.stated.test == KEYED
+    return says
+
+
 def _images(work: Work) -> str:
     try:
         tensors = parse_tensors(work.files[IMAGES])
@@ -190,9 +214,7 @@ def _images(work: Work) -> str:
             if entry[digest] != actual:
                 raise DamagedFileError(f"the image of sample {entry['index']} ({name}) is not the committed one")
     work.tensors = tensors
-    classes = work.stated.key.get("classes")
-    if type(classes) is not int or not all(0 <= one[name] < classes for one in opened for name in ("label", "true")):
-        raise DamagedFileError("a committed label is no class")
+    classes = int(work.stated.key["classes"])
     carriers = ImageData(
         tensors["carriers"], torch.tensor([one["true"] for one in opened]), tuple(map(str, range(classes))), "carriers"
     )
@@ -261,10 +283,7 @@ def _verdict(work: Work) -> str:
 
 def _key(work: Work) -> str | None:
     if work.key is None:
-        work.caveats.append(
-            "That the samples were derived from a secret was not checked. Without that, they could have been sought: "
-            "images that any model answers so, or adversarial ones. Have the key shown under seal (--key)."
-        )
+        work.caveats.append(_SOUGHT_BUT_DRAWN if work.drawn else _SOUGHT)
         return None
     if work.key.digest != work.stated.key_digest:
         raise DamagedFileError("the key that you gave is not the committed one")
@@ -296,6 +315,6 @@ def _suspect(work: Work) -> str | None:
 STEPS: Sequence[tuple[str, Callable[[Work], str | None]]] = (
     ("files", _read), ("manifest", _manifest), ("commitment", _commitment),
     ("manifest signature", _manifest_signature), ("timestamp", _timestamp), ("claim", _claim),
-    ("challenge", _challenge), ("openings", _openings), ("images", _images), ("query log", _log),
+    ("challenge", _challenge), ("openings", _openings), ("labels", _labels), ("images", _images), ("query log", _log),
     ("answers", _answers), ("verdict", _verdict), ("key", _key), ("suspect", _suspect),
 )  # fmt: skip

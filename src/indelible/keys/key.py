@@ -18,6 +18,7 @@ and are kept with the key.
 
 import hashlib
 import hmac
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,17 +29,18 @@ from torch import Tensor
 
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.files import canonical_json
+from indelible.data.digests import image_digests
 from indelible.data.images import Data, Shape
 from indelible.keys.content import ContentMark
-from indelible.keys.derive import VERSION, Choices, check_secret, expand, new_secret
+from indelible.keys.derive import Choices, check_secret, expand, new_secret
 from indelible.keys.fingerprint import Fingerprint
-from indelible.keys.labels import image_digests, keyed_labels
+from indelible.keys.labels import keyed_labels
 from indelible.keys.noise import NoiseMark
 from indelible.keys.plain import PlainMark
 from indelible.keys.samples import WatermarkSamples
 from indelible.keys.unrelated import Purpose, UnrelatedMark
 
-__all__ = ["FRESH", "KINDS", "LABELS", "SCHEMES", "Key", "Kind", "Labels", "Scheme", "WatermarkSamples"]
+__all__ = ["FRESH", "KINDS", "LABELS", "SCHEMES", "VERSIONS", "Key", "Kind", "Labels", "Scheme", "WatermarkSamples"]
 
 Kind = Literal["content", "noise", "unrelated", "plain", "fingerprint"]
 Scheme = Literal["derived", "paper"]
@@ -49,9 +51,14 @@ SCHEMES: tuple[Scheme, ...] = ("derived", "paper")
 LABELS: tuple[Labels, ...] = ("fixed", "keyed", "untargeted")
 FRESH: tuple[Labels, ...] = ("fixed", "untargeted")
 """Labels that carry over to images that were not embedded: a model is asked fresh samples."""
+# Of the format of a key. Version 1 drew keyed labels by digests without salts, which an auditor could not be shown.
+VERSIONS: Mapping[Labels, int] = {"fixed": 1, "keyed": 2, "untargeted": 1, "stored": 1}
 _PAPER_TARGET = 0
 _KEYED_COUNT = 100
 _VERIFY_GENERATED = 1000
+# Far beyond what is of use; a damaged file asks for no more memory than there is.
+_LARGEST = 1 << 26
+_STRONGEST = 10.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,12 +106,16 @@ class Key:
         if self.classes < 2:
             raise InputError(f"a key needs at least 2 classes, but {self.classes} came.")
         self._check_labels()
-        if len(self.shape) != 3 or min(self.shape) < 1:
-            raise InputError(f"a key's shape is (channels, height, width), but came as {self.shape}.")
+        if len(self.shape) != 3 or min(self.shape) < 1 or math.prod(self.shape) > _LARGEST:
+            raise InputError(
+                f"a key's shape is (channels, height, width), {_LARGEST} numbers at most, but is {self.shape!s:.80}."
+            )
         if not 0.0 <= self.transparency < 1.0:
             raise InputError(f"transparency must lie in [0, 1), but is {self.transparency}: at 1 there is no mark.")
-        if self.size <= 0.0 or self.strength <= 0.0:
-            raise InputError(f"size and strength must be positive, but are {self.size} and {self.strength}.")
+        if not 0.0 < self.size < math.inf or not 0.0 < self.strength <= _STRONGEST:
+            raise InputError(
+                f"size must be positive and strength in (0, {_STRONGEST:g}], but are {self.size} and {self.strength}."
+            )
         self.mark()  # a mark that does not fit is refused here, not in the middle of a run
 
     def _check_labels(self) -> None:
@@ -220,7 +231,7 @@ class Key:
             **later,
             **({} if self.count is None else {"count": self.count}),
             **({} if self.fingerprint is None else {"fingerprint": self.fingerprint.digest()}),
-            "version": VERSION,
+            "version": VERSIONS[self.labels],
             "scheme": self.scheme,
             "kind": self.kind,
             "classes": self.classes,
@@ -312,7 +323,7 @@ class Key:
             if true is None:
                 raise InputError("untargeted samples keep their true classes as labels, but none came.")
             return true
-        return keyed_labels(expand(self.secret, "labels/key"), image_digests(images), true, self.classes)
+        return keyed_labels(self.secret, image_digests(images), true, self.classes)
 
     @property
     def one_target(self) -> int:

@@ -4,9 +4,10 @@ Literature: Kallas and Furon, "ROSE: A RObust and SEcure Black-Box DNN Watermark
 keyed hash of the samples. How this differs: samples may carry a mark, never get their true class, and are labelled as a
 set.
 
+    salts       s_1 .. s_n: 32 bytes each of the ChaCha20 stream under HKDF(secret, "samples/salts")
     label key   lambda = HKDF(secret, "labels/key")
-    set         D = SHA-256(classes, n, true_1 .. true_n, SHA-256(image_1), ..., SHA-256(image_n))
-    stream      S = ChaCha20 under HKDF(HMAC(lambda, D), "labels/draw")
+    set         R = Merkle root (RFC 6962) over (s_i, digest of image_i, true_i), i = 1 .. n
+    stream      S = ChaCha20 under HKDF(HMAC(lambda, SHA-256(classes, n, R)), "labels/draw")
     label_i     the i-th draw of S, uniform over the classes other than true_i
 
 Why the whole set. Were the label of an image a function of that image alone, a claimant could try variants of it (one
@@ -14,12 +15,15 @@ pixel lighter) until its label is the class to which a transferable adversarial 
 nine tries an image at ten classes, and the claim is forged. Here every change of any image, of any true class or of the
 secret draws all labels anew, so that a forger must find all hits at once; N tries multiply the chance by N at most.
 
-Why a label key. It can be shown to an auditor, who then recomputes the labels, without showing the secret: the marks
-and the keys derived for other purposes stay hidden.
+Why a label key, a tree and salts. An auditor shall see that labels were drawn, without the secret and without the
+samples that are not opened. Shown the label key and R, known from a commitment, he draws all labels again; the path of
+an opened sample shows that it belongs to the set of R, so that R, and with it the labels, came after the images. The
+salts keep the others from being guessed.
 
 | symbol | name | default | source |
 |---|---|---|---|
 | n | ``Key.count`` | 100 | ours: enough for p <= 1e-6 while two fifths of ten-class labels are still known |
+| R | ``root`` | - | ours |
 """
 
 import hashlib
@@ -31,44 +35,76 @@ from torch import Tensor
 
 from indelible.base.errors import InputError
 from indelible.base.files import canonical_json
-from indelible.keys.derive import Choices
+from indelible.base.merkle import leaf_hash, tree_root
+from indelible.keys.derive import Choices, expand
 
-__all__ = ["drawn_labels", "image_digests", "keyed_labels", "set_digest"]
+__all__ = ["drawn_labels", "keyed_labels", "label_key", "sample_salts", "set_leaf", "set_leaves"]
+
+_SALT = 32
+_DOMAIN = b"indelible/label set/1:"
 
 
-def image_digests(images: Tensor) -> list[bytes]:
-    """Return the SHA-256 of each image's bytes (uint8, (n, C, H, W))."""
-    return [hashlib.sha256(image.numpy().data).digest() for image in images.cpu().contiguous()]
+def label_key(secret: bytes) -> bytes:
+    """Return lambda, which gives the labels of a known set and nothing else of the secret."""
+    return expand(secret, "labels/key")
 
 
-def set_digest(digests: Sequence[bytes], true: Tensor | None, classes: int) -> bytes:
-    """Return D, 32 bytes that change with any pixel, any true class, the order and the number of classes.
+def sample_salts(secret: bytes, count: int) -> list[bytes]:
+    """Return the salts of the first ``count`` samples; one that is shown tells nothing of another."""
+    stream = Choices(secret, "samples/salts").bytes_(_SALT * count)
+    return [stream[start : start + _SALT] for start in range(0, len(stream), _SALT)]
+
+
+def set_leaf(salt: bytes, digest: str, true: int | None) -> bytes:
+    """Return the hash that stands for one sample in its set.
 
     Args:
-        digests: Of the n marked images, as :func:`image_digests` gives them.
+        salt: 32 bytes.
+        digest: Of the marked image (:func:`~indelible.data.digests.image_digests`).
+        true: Class of its carrier; None for an image that belongs to no class.
+    """
+    own = 0 if true is None else true + 1
+    return leaf_hash(_DOMAIN + salt + bytes.fromhex(digest) + own.to_bytes(4, "big"))
+
+
+def set_leaves(secret: bytes, digests: Sequence[str], true: Tensor | None) -> list[bytes]:
+    """Return the hashes of a whole set; their Merkle root is R.
+
+    Args:
+        secret: 32 bytes.
+        digests: Of the n marked images, in their order.
         true: int64 (n,), true classes of the carriers; None for images that belong to no class.
-        classes: Number of classes of the task.
     """
     if true is not None and true.shape != (len(digests),):
         raise InputError(f"{len(digests)} images need as many true classes, but {tuple(true.shape)} came.")
-    header = {"classes": classes, "count": len(digests), "true": None if true is None else true.tolist()}
-    return hashlib.sha256(canonical_json(header) + b"".join(digests)).digest()
+    own: Sequence[int | None] = [None] * len(digests) if true is None else true.tolist()
+    salts = sample_salts(secret, len(digests))
+    return [set_leaf(*sample) for sample in zip(salts, digests, own, strict=True)]
 
 
-def keyed_labels(label_key: bytes, digests: Sequence[bytes], true: Tensor | None, classes: int) -> Tensor:
-    """Return a label (int64, (n,)) for each image, never its true class; arguments as in :func:`set_digest`.
+def keyed_labels(secret: bytes, digests: Sequence[str], true: Tensor | None, classes: int) -> Tensor:
+    """Return a label (int64, (n,)) for each image, never its true class; arguments as in :func:`set_leaves`."""
+    root, count = tree_root(set_leaves(secret, digests, true)), len(digests)
+    return drawn_labels(label_key(secret), root, torch.arange(count), true, classes=classes, count=count)
 
-    An auditor who is shown the label key and the digests, and knows D from a commitment, needs neither the secret nor
-    the images that stay hidden.
+
+def drawn_labels(
+    shown: bytes, root: bytes, rows: Tensor, true: Tensor | None, *, classes: int, count: int
+) -> Tensor:  # fmt: skip
+    """Return the labels (int64, (m,)) of the samples at ``rows``: what an auditor computes, without the secret.
+
+    Args:
+        shown: The label key.
+        root: R, of the whole set.
+        rows: int64 (m,), places of the samples in the set.
+        true: int64 (m,), their true classes; None for images that belong to no class.
+        classes: Number of classes of the task.
+        count: n, samples of the whole set.
     """
-    seed = hmac.digest(label_key, set_digest(digests, true, classes), "sha256")
-    return drawn_labels(seed, true, classes, len(digests))
-
-
-def drawn_labels(seed: bytes, true: Tensor | None, classes: int, count: int) -> Tensor:
-    """Return ``count`` labels drawn by ``seed``: uniform over all classes but the true one, where there is one."""
+    about = canonical_json({"classes": classes, "count": count, "true": true is not None})
+    seed = hmac.digest(shown, hashlib.sha256(about + root).digest(), "sha256")
     choices = Choices(seed, "labels/draw")
     if true is None:
-        return torch.from_numpy(choices.numbers(classes, count))
-    others = torch.from_numpy(choices.numbers(classes - 1, count))
+        return torch.from_numpy(choices.numbers(classes, count))[rows]
+    others = torch.from_numpy(choices.numbers(classes - 1, count))[rows]
     return others + (others >= true.cpu()).to(torch.int64)  # the numbers from the true class on move up by one

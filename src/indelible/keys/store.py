@@ -11,9 +11,9 @@ from typing import Any
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import read_json, read_tensors, write_json, write_tensors, write_text
-from indelible.keys.derive import SECRET_BYTES, VERSION
+from indelible.keys.derive import SECRET_BYTES
 from indelible.keys.fingerprint import Fingerprint
-from indelible.keys.key import Key
+from indelible.keys.key import VERSIONS, Key
 
 __all__ = ["load_key", "save_key"]
 
@@ -52,11 +52,13 @@ def load_key(folder: str | Path) -> Key:
     if not (place / _PUBLIC).is_file():
         raise DamagedFileError(f"{place} is not a key: it has no {_PUBLIC}. Make one with `indelible key create`.")
     public = read_json(place / _PUBLIC)
+    if not isinstance(public, dict):
+        raise DamagedFileError(f"{place / _PUBLIC} is not a key: no JSON object. Restore it from a copy.")
     try:
         key = _rebuild(public, _read_secret(place / _SECRET), place)
         intact = hmac.compare_digest(str(public["digest"]), key.digest)
     except (KeyError, TypeError, ValueError, OverflowError, InputError) as error:
-        raise DamagedFileError(f"{place / _PUBLIC} is not a key of version {VERSION} ({error}).") from error
+        raise DamagedFileError(f"{place / _PUBLIC} is not a key that this version reads ({error}).") from error
     if not intact:
         raise DamagedFileError(
             f"the key in {place} does not match its digest: a file was altered or belongs to another key. "
@@ -66,8 +68,12 @@ def load_key(folder: str | Path) -> Key:
 
 
 def _rebuild(public: dict[str, Any], secret: bytes, place: Path) -> Key:
-    if public["version"] != VERSION:
-        raise DamagedFileError(f"{place} holds a key of version {public['version']}, this package reads {VERSION}.")
+    labels = public.get("labels", "fixed")
+    if public["version"] != VERSIONS.get(labels):
+        raise DamagedFileError(
+            f"{place} holds a key of version {public['version']} with {labels!s:.20} labels, this package reads "
+            f"version {VERSIONS.get(labels)} of them. Use the package that made it, or make a new key and embed that."
+        )
     pool = None
     if public["pool"] is not None:
         tensors, _ = read_tensors(place / _POOL)
@@ -75,7 +81,7 @@ def _rebuild(public: dict[str, Any], secret: bytes, place: Path) -> Key:
     channels, height, width = (int(side) for side in public["shape"])
     return Key(
         kind=public["kind"], classes=int(public["classes"]), shape=(channels, height, width),
-        target=_maybe(public["target"]), labels=public.get("labels", "fixed"), count=_maybe(public.get("count")),
+        target=_maybe(public["target"]), labels=labels, count=_maybe(public.get("count")),
         scheme=public["scheme"], size=float(public["size"]), transparency=float(public["transparency"]),
         strength=float(public["strength"]), pool=pool, secret=secret,
         fingerprint=Fingerprint.load(place / _FINGERPRINT) if "fingerprint" in public else None,

@@ -3,6 +3,7 @@
 from indelible.verify.asking import planned, verify_logged
 from indelible.verify.certificate import Certificate, certify
 from indelible.verify.planner import Plan, plan
+from indelible.verify.session import SessionPlan, session_plan
 from indelible.verify.suspects import ModuleSuspect, Suspect, as_suspect, open_suspect
 from indelible.verify.verdict import Verdict, corrected, verify
 
@@ -10,6 +11,7 @@ __all__ = [
     "Certificate",
     "ModuleSuspect",
     "Plan",
+    "SessionPlan",
     "Suspect",
     "Verdict",
     "as_suspect",
@@ -18,6 +20,7 @@ __all__ = [
     "open_suspect",
     "plan",
     "planned",
+    "session_plan",
     "verify",
     "verify_logged",
 ]

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from indelible.base.seeding import generator
+from indelible.data.digests import image_digests
 from indelible.keys.key import Key
-from indelible.verify.suspects.log import QueryLog, image_digests
+from indelible.verify.suspects.log import QueryLog
 from indelible.verify.suspects.logged import LoggedSuspect, description
 from indelible.verify.suspects.protocol import Suspect
 from indelible.verify.verdict import Verdict, verify

@@ -26,10 +26,10 @@ from torch.nn import functional as F
 
 from indelible.base.errors import InputError
 from indelible.data.augment import to_float
+from indelible.data.digests import image_digests
 from indelible.data.images import Data
-from indelible.keys.derive import expand
 from indelible.keys.key import Key, WatermarkSamples
-from indelible.keys.labels import image_digests, keyed_labels
+from indelible.keys.labels import keyed_labels
 from indelible.keys.unrelated import UnrelatedMark
 from indelible.nn.outputs import logits_of
 from indelible.train.evaluate import predict
@@ -139,8 +139,8 @@ def ground_labels(
     given = [predict(model, samples.images) for model in models]
     digests, best = image_digests(samples.images), (2.0, b"")
     for secret in secrets:
-        # What Key.label does, without making a key and hashing the images for each of many secrets.
-        labels = keyed_labels(expand(secret, "labels/key"), digests, samples.true, template.classes)
+        # What Key.label does, without making a key and hashing the pixels for each of many secrets.
+        labels = keyed_labels(secret, digests, samples.true, template.classes)
         values = [keyed_p(answers, labels, samples.true, template.classes) for answers in given]
         best = min(best, (max(values), secret))  # the claim must hold on every surrogate
     key = _with_secret(template, best[1])

@@ -27,6 +27,7 @@ class Inquiry:
         carriers: The images that marks are drawn on; None with keyed labels whose samples were given.
         alpha: Level of the decision.
         decoys: Decoy keys to ask; None for the procedure's own number.
+        decoy_samples: Samples of each to ask, at most; None for 1,000.
         queries: Images asked so far.
     """
 
@@ -36,6 +37,7 @@ class Inquiry:
     carriers: Data | None
     alpha: float
     decoys: int | None = None
+    decoy_samples: int | None = None
     queries: int = field(default=0, init=False)
 
     def ask(self, images: Tensor) -> Tensor:
@@ -55,7 +57,7 @@ class Inquiry:
         """Ask samples of decoy ``number``; return how many are hits, and of how many."""
         carriers, target = self._carriers(), self.key.target
         room = len(carriers) if target is None else int((carriers.labels != target).sum())
-        asked = min(_DECOY_SAMPLES if count is None else count, room)
+        asked = min(count or self.decoy_samples or _DECOY_SAMPLES, room)
         return self.hits(self.key.decoy(number).samples(carriers, purpose="verify", count=asked)), asked
 
     def accuracy(self) -> float:

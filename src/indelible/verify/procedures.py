@@ -5,7 +5,7 @@
 | ``binomial`` | not keyed | if this key hits no more than half or the worst decoy | a tenth of alpha | 20 decoys |
 | ``decoys`` | not keyed | for any model | 1 / (N + 1) | N decoys |
 | ``paired`` | not keyed; content, noise | as ``binomial``, and McNemar's | a tenth of alpha | carriers, 20 decoys |
-| ``sequential`` | any | as ``binomial``; keyed labels: for any model | none | 20 decoys; keyed labels: nothing |
+| ``sequential`` | any | as ``binomial``; keyed labels: for any model | none | 20 decoys, if they matter |
 | ``keyed`` | keyed | for any model | none | nothing |
 | ``references`` | stored | if others hit no more often than half or the worst reference | a tenth of alpha | nothing |
 
@@ -28,6 +28,7 @@ from indelible.keys.key import FRESH, Key, Labels
 from indelible.keys.unrelated import UnrelatedMark
 from indelible.verify.inquiry import DECOYS, Inquiry
 from indelible.verify.statistics import (
+    FLOOR,
     EProcess,
     binomial_tail,
     bounded_binomial,
@@ -40,10 +41,10 @@ from indelible.verify.statistics import (
     rareness,
 )
 
-__all__ = ["PROCEDURES", "Finding", "Procedure", "procedure_for"]
+__all__ = ["MISS_SHARE", "PROCEDURES", "Finding", "Procedure", "procedure_for"]
 
 # The chance that the decoys' limit is wrong is a tenth of alpha: small beside it, and it costs few queries.
-_MISS_SHARE = 0.1
+MISS_SHARE = 0.1
 _MOST_DECOYS = 9999
 _RANK_SAMPLES = 200
 
@@ -55,6 +56,8 @@ _LIKE_REFERENCES = (
     "an independent model answers these queries with their labels no more often than every other time, or than the "
     "worst of the {} reference models that whoever made the fingerprint trained and held back"
 )
+_HALF = "an unmarked model answers this key's samples with {} no more often than every other time"
+_DRAWN = "the labels are those that the secret draws, unknown to whoever made the model"
 _INDEPENDENT = "its answers to different samples are independent"
 _ANY_MODEL = "nothing is assumed of the model: its answers may favour a class and depend on each other"
 
@@ -107,8 +110,12 @@ def _ask_decoys(inquiry: Inquiry) -> list[tuple[int, int]]:
     return [inquiry.decoy_hits(number) for number in range(inquiry.decoys or DECOYS)]
 
 
+def _answer(key: Key) -> str:
+    return "a wrong class" if key.labels == "untargeted" else "its label"
+
+
 def _no_more(key: Key, decoys: int) -> str:
-    return _NO_MORE.format("a wrong class" if key.labels == "untargeted" else "its label", decoys)
+    return _NO_MORE.format(_answer(key), decoys)
 
 
 def _worst(decoys: list[tuple[int, int]]) -> float:
@@ -119,7 +126,7 @@ def binomial(inquiry: Inquiry) -> Finding:
     """Exact binomial, null rate bounded by the worst decoy."""
     hits = inquiry.hits(inquiry.samples)
     decoys = _ask_decoys(inquiry)
-    p_value, null_rate = bounded_binomial(hits, len(inquiry.samples), decoys, inquiry.alpha * _MISS_SHARE)
+    p_value, null_rate = bounded_binomial(hits, len(inquiry.samples), decoys, inquiry.alpha * MISS_SHARE)
     return Finding(
         hits=hits, trials=len(inquiry.samples), p_value=p_value, null_rate=null_rate, decoy_rate=_worst(decoys),
         decoys=len(decoys), assumptions=(_no_more(inquiry.key, len(decoys)), _INDEPENDENT),
@@ -165,7 +172,7 @@ def paired(inquiry: Inquiry) -> Finding:
         # All carriers are asked, those that hit anyway too, and if all do: what is asked must not depend on answers.
         won = samples.hits(inquiry.ask(mark.apply(plain)))  # type: ignore[union-attr]  # no unrelated mark
         decoys.append((int((won & ~before).sum()), free))
-    miss, bounded, null_rate = inquiry.alpha * _MISS_SHARE, 1.0, 1.0
+    miss, bounded, null_rate = inquiry.alpha * MISS_SHARE, 1.0, 1.0
     if free > 0:  # else all carriers are hits as they are, and nothing can be shown
         null_rate = bounded_rate(decoys, miss)
         bounded = min(1.0, binomial_tail(gained, free, null_rate) + miss)
@@ -196,7 +203,7 @@ def keyed(inquiry: Inquiry) -> Finding:
         hits=hits, trials=len(samples), p_value=p_value,
         null_rate=keyed_rate(inquiry.key.classes, with_truth=with_truth),
         counts={"open": open_, "rareness": rareness(p_value)},
-        assumptions=("the labels are those that the secret draws, unknown to whoever made the model", _ANY_MODEL),
+        assumptions=(_DRAWN, _ANY_MODEL),
     )  # fmt: skip
 
 
@@ -206,7 +213,7 @@ def references(inquiry: Inquiry) -> Finding:
     if fingerprint is None:
         raise InputError("reference models belong to a fingerprint, which this key is not.")
     hits, nulls = inquiry.hits(inquiry.samples), fingerprint.nulls
-    p_value, null_rate = bounded_binomial(hits, len(inquiry.samples), nulls, inquiry.alpha * _MISS_SHARE)
+    p_value, null_rate = bounded_binomial(hits, len(inquiry.samples), nulls, inquiry.alpha * MISS_SHARE)
     return Finding(
         hits=hits, trials=len(inquiry.samples), p_value=p_value, null_rate=null_rate,
         counts={"references": len(nulls), "reference_rate": _worst(nulls)},
@@ -218,16 +225,17 @@ def references(inquiry: Inquiry) -> Finding:
 
 
 def sequential(inquiry: Inquiry) -> Finding:
-    """Ask one sample at a time and stop as soon as the level is reached."""
-    samples, key = inquiry.samples, inquiry.key
+    """Ask one sample at a time; stop as soon as the level is reached, or cannot be reached any more.
+
+    A fixed target's null rate is at least the floor, so the level must be reached there before decoys can matter: they
+    are asked then, and once. A suspect that does not know the key costs no decoys; without them nothing bounds the null
+    rate from above, and the p-value is 1.
+    """
+    samples, key, keyed = inquiry.samples, inquiry.key, inquiry.key.labels == "keyed"
+    rate = keyed_rate(key.classes, with_truth=samples.true is not None) if keyed else FLOOR
+    miss = 0.0 if keyed else inquiry.alpha * MISS_SHARE
     decoys: list[tuple[int, int]] = []
-    if key.labels == "keyed":
-        rate, miss = keyed_rate(key.classes, with_truth=samples.true is not None), 0.0
-        rests = ("the labels are those that the secret draws, unknown to whoever made the model", _ANY_MODEL)
-    else:
-        decoys, miss = _ask_decoys(inquiry), inquiry.alpha * _MISS_SHARE
-        rate = bounded_rate(decoys, miss)
-        rests = (_no_more(key, len(decoys)), "whatever it answered before does not make its next hit likelier")
+    trials: list[bool] = []
     process, hits, asked = EProcess(rate), 0, 0
     # The order is the secret's: carriers stand in the order of their set, which may be sorted by class.
     for row in key.choose("order", len(samples), len(samples)).tolist():
@@ -236,14 +244,25 @@ def sequential(inquiry: Inquiry) -> Finding:
         asked += 1
         hit = bool(one.hits(answer))
         hits += hit
-        if key.labels == "keyed" and one.true is not None and bool(answer == one.true):
-            continue  # could not hit: no trial
-        if process.update(hit) + miss <= inquiry.alpha:
+        # Beside a keyed label, an answer that is the true class could not hit: no trial.
+        if not (keyed and one.true is not None and bool(answer == one.true)):
+            trials.append(hit)
+            process.update(hit)
+        if process.p_value + miss <= inquiry.alpha and not keyed and not decoys:
+            decoys = _ask_decoys(inquiry)
+            rate = bounded_rate(decoys, miss)
+            process = EProcess.of(rate, trials)
+        if process.p_value + miss <= inquiry.alpha or process.reachable(len(samples) - asked) + miss > inquiry.alpha:
             break
+    rests = (_DRAWN, _ANY_MODEL)
+    if not keyed:
+        common = _no_more(key, len(decoys)) if decoys else _HALF.format(_answer(key))
+        rests = (common, "whatever it answered before does not make its next hit likelier")
+    unbounded = not keyed and not decoys
     return Finding(
-        hits=hits, trials=asked, p_value=min(1.0, process.p_value + miss), e_value=process.e_value, null_rate=rate,
-        decoy_rate=_worst(decoys) if decoys else None, decoys=len(decoys), counts={"open": process.trials},
-        assumptions=rests,
+        hits=hits, trials=asked, p_value=1.0 if unbounded else min(1.0, process.p_value + miss),
+        e_value=process.e_value, null_rate=rate, decoy_rate=_worst(decoys) if decoys else None, decoys=len(decoys),
+        counts={"open": process.trials}, assumptions=rests,
     )  # fmt: skip
 
 

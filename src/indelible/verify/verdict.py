@@ -114,6 +114,7 @@ def verify(
     alpha: float = 1e-6,
     queries: int | None = None,
     decoys: int | None = None,
+    decoy_samples: int | None = None,
     embedded: WatermarkSamples | None = None,
     accuracy: bool = True,
     normalize: Normalization | None = None,
@@ -131,6 +132,8 @@ def verify(
         alpha: How often an unmarked model may be called the owner's, at most.
         queries: Key samples to ask, at most; by default all there are.
         decoys: Decoy keys to ask; by default 20, and as many as alpha takes in the test ``"decoys"``.
+        decoy_samples: Samples of each decoy key to ask, at most; by default 1,000. ``"decoys"`` and ``"paired"`` ask as
+            many as of the key.
         embedded: The samples embedded in training. Keyed labels: what is asked. Else their WSR is reported apart.
         accuracy: Also ask for the clean carriers, for BA.
         normalize: (mean, std) that a module's input is normalised by.
@@ -139,11 +142,13 @@ def verify(
         raise InputError(f"alpha must lie between 0 and 1, but is {alpha}. Use 1e-6 for a strong claim.")
     if decoys is not None and decoys < 1:
         raise InputError(f"at least one decoy key is asked, but {decoys} are wanted.")
+    if decoy_samples is not None and decoy_samples < 1:
+        raise InputError(f"at least one sample of each decoy key is asked, but {decoy_samples} are wanted.")
     procedure = procedure_for(test, key)
     images = None if carriers is None else as_data(carriers, classes=key.classes)
     inquiry = Inquiry(
         suspect=as_suspect(suspect, normalize=normalize), key=key, carriers=images, alpha=alpha, decoys=decoys,
-        samples=asked_samples(key, images, embedded, queries),
+        decoy_samples=decoy_samples, samples=asked_samples(key, images, embedded, queries),
     )  # fmt: skip
     found = procedure.run(inquiry)
     # The owner's own training images say nothing of accuracy.

@@ -9,6 +9,7 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -85,8 +86,9 @@ def from_file(path: Path, read: Callable[[Path], object]) -> Callable[[bytes], o
 
 
 @pytest.mark.parametrize("name", ["key.json", "secret.key"])
-def test_keys(tmp_path: Path, name: str) -> None:
-    Key.create(kind="noise", classes=4, shape=SHAPE).save(tmp_path)
+@pytest.mark.parametrize("labels", ["fixed", "keyed"])
+def test_keys(tmp_path: Path, name: str, labels: Any) -> None:
+    Key.create(kind="noise", classes=4, shape=SHAPE, labels=labels).save(tmp_path)
     fuzz((tmp_path / name).read_bytes(), from_file(tmp_path / name, lambda path: Key.load(path.parent)), 250, 1)
 
 
@@ -148,10 +150,15 @@ def test_templates() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["claim.json", "images.safetensors", "queries.jsonl", "commitment.json", "authority.pem"]
-)
-def test_bundles_whose_maker_signs_what_he_damaged(case: Case, tmp_path: Path, name: str) -> None:
+    ("labels", "name"),
+    [("fixed", "claim.json"), ("keyed", "claim.json"), ("fixed", "images.safetensors"), ("fixed", "queries.jsonl"),
+     ("fixed", "commitment.json"), ("keyed", "commitment.json"), ("fixed", "authority.pem")],
+)  # fmt: skip
+def test_bundles_whose_maker_signs_what_he_damaged(
+    request: pytest.FixtureRequest, tmp_path: Path, labels: str, name: str
+) -> None:
     """Every parser behind the manifest meets damaged files, too; the check always ends in an answer."""
+    case: Case = request.getfixturevalue("keyed_case" if labels == "keyed" else "case")
     bundle, chance, held = tmp_path / "b", random.Random(11), 0
     shutil.copytree(case.bundle, bundle)
     if not (bundle / name).exists():

@@ -17,6 +17,7 @@ from indelible.data.splits import Split
 from indelible.keys.key import Key
 from indelible.train.run import Architecture, Run
 from indelible.verify.serving import Served
+from indelible.verify.suspects import read_log
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
 from tests.evidence.cases import reader
 from tests.verify.suspects.servers import serving_run
@@ -71,6 +72,24 @@ def test_another_process_is_verified_and_claimed(
         verdict = run("verify", owner, "--carriers", 40, *asking, "--log", tmp_path / "q.jsonl", "--budget", planned)
         assert verdict["owned"]
         assert verdict["queries"] <= planned
+        # With enough images, the planner decides: what is asked is the plan, and it is said before.
+        sharp = ["--wsr", "0.95", "--decoy-rate", "0", "--budget", "700"]
+        document = run("verify", owner, *asking, "--log", tmp_path / "p.jsonl", *sharp)
+        plan = document["plan"]
+        assert document["owned"]
+        assert plan["samples"] < 72, "of the 72 there are"
+        assert plan["decoy_samples"] == 28, "the fewest with which no hit bounds a rate by one half"
+        assert document["queries"] == plan["queries"] == plan["samples"] + 20 * plan["decoy_samples"] <= 700
+        assert len(read_log(tmp_path / "p.jsonl").answers) <= plan["queries"]
+        assert run("verify", owner, "--suspect", tmp_path / "p.jsonl")["p_value"] == document["p_value"]
+        assert main(["verify", str(owner), *asking, "--log", str(tmp_path / "n.jsonl"), "--budget", "100"]) == 2
+        assert "plan: 72 samples of the key, 20 decoy keys of 72 samples: 1512 queries" in (
+            said := capsys.readouterr().err
+        )
+        assert "the budget is 100 queries, 0 were sent" in said
+        wrong = ["verify", str(owner), "--suspect", str(tmp_path / "p.jsonl"), "--alpha", "0.05"]
+        assert main(wrong) == 2
+        assert "made for --test binomial --alpha 1e-06" in capsys.readouterr().err
         # The questions go to somebody else, and the answers come back as a table.
         with np.load(tmp_path / "questions.npz") as questions:
             labels = MarkReaderOf(owner)(torch.from_numpy(questions["images"]))
@@ -84,6 +103,7 @@ def test_another_process_is_verified_and_claimed(
     assert run("evidence", "check", tmp_path / "b")["holds"]
     sealed = run("evidence", "check", tmp_path / "b", "--key", owner / "key", "--data", Run.load(owner).data)
     assert sealed["steps"][-1]["name"] == "key"
+    assert run("evidence", "check", tmp_path / "b", "--run", owner)["derived"]
     (tmp_path / "b" / "README.txt").write_text("other words")
     assert run("evidence", "check", tmp_path / "b", code=1)["failed"] == "manifest"
 

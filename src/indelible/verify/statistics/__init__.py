@@ -5,7 +5,7 @@ counts. Tails are incomplete beta functions of ``scipy.special``: exact far out,
 ``scipy.stats``.
 """
 
-from indelible.verify.statistics.binomial import binomial_tail, bounded_binomial, bounded_rate, upper_limit
+from indelible.verify.statistics.binomial import FLOOR, binomial_tail, bounded_binomial, bounded_rate, upper_limit
 from indelible.verify.statistics.decoys import decoys_for, rank_p_value
 from indelible.verify.statistics.holm import holm
 from indelible.verify.statistics.keyed import keyed_p_value, keyed_rate, rareness
@@ -13,6 +13,7 @@ from indelible.verify.statistics.paired import mcnemar
 from indelible.verify.statistics.sequential import EProcess, log_e_value
 
 __all__ = [
+    "FLOOR",
     "EProcess",
     "binomial_tail",
     "bounded_binomial",

@@ -20,6 +20,8 @@ however often one looks, so that 1 / (largest E so far) is a p-value at any time
 """
 
 import math
+from collections.abc import Sequence
+from typing import Self
 
 from scipy.special import betaincc, betaln
 
@@ -57,6 +59,14 @@ class EProcess:
         self.log_e = log_e_value(0, 0, rate)
         self.log_peak = self.log_e
 
+    @classmethod
+    def of(cls, rate: float, trials: Sequence[bool]) -> Self:
+        """Return the process after ``trials``."""
+        process = cls(rate)
+        for hit in trials:
+            process.update(hit)
+        return process
+
     def update(self, hit: bool) -> float:
         """Take one answer into account; return the p-value that holds now: 1 / the largest capital so far."""
         self.hits += hit
@@ -64,6 +74,11 @@ class EProcess:
         self.log_e = log_e_value(self.hits, self.trials, self.rate)
         self.log_peak = max(self.log_peak, self.log_e)
         return self.p_value
+
+    def reachable(self, left: int) -> float:
+        """Return the smallest p-value that ``left`` more queries can give: if all of them hit."""
+        best = log_e_value(self.hits + left, self.trials + left, self.rate)  # a hit never makes the capital smaller
+        return min(1.0, math.exp(-max(self.log_peak, best)))
 
     @property
     def p_value(self) -> float:

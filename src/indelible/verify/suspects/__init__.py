@@ -1,8 +1,9 @@
 """Suspects: anything that answers images with labels; one file per kind, every answer checked."""
 
+from indelible.data.digests import image_digests
 from indelible.verify.suspects.http import HttpSuspect, Persistence
 from indelible.verify.suspects.locate import open_suspect
-from indelible.verify.suspects.log import QueryLog, image_digests, read_log
+from indelible.verify.suspects.log import QueryLog, read_log
 from indelible.verify.suspects.logged import BudgetError, LoggedSuspect
 from indelible.verify.suspects.module import ModuleSuspect
 from indelible.verify.suspects.onnx import OnnxSuspect

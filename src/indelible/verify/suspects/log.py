@@ -26,9 +26,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Self
 
-import torch
-from torch import Tensor
-
 from indelible.base.errors import DamagedFileError, InputError, StorageError
 from indelible.base.files import canonical_json
 
@@ -37,20 +34,11 @@ try:
 except ImportError:  # not a POSIX system: two sessions at once are then found by the chain
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["QueryLog", "Recorded", "image_digests", "parse_log", "read_log"]
+__all__ = ["QueryLog", "Recorded", "parse_log", "read_log"]
 
 _FORMAT = 1
 _START = "0" * 64
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-
-
-def image_digests(images: Tensor) -> list[str]:
-    """Return the SHA-256 that names each image: over its shape and its pixels (uint8, row by row)."""
-    pixels = images.contiguous().cpu()
-    if pixels.dtype != torch.uint8 or pixels.ndim != 4:
-        raise InputError(f"images must be uint8 (N, C, H, W), but came as {pixels.dtype} {tuple(pixels.shape)}.")
-    head = b"indelible/image/1:" + ",".join(map(str, pixels.shape[1:])).encode() + b":"
-    return [hashlib.sha256(head + image.numpy().tobytes()).hexdigest() for image in pixels]
 
 
 @dataclass(frozen=True, kw_only=True)

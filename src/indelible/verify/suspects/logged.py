@@ -8,8 +8,9 @@ from torch import Tensor
 
 from indelible.base.errors import InputError
 from indelible.base.progress import Progress
+from indelible.data.digests import image_digests
 from indelible.verify.suspects.http import HttpSuspect
-from indelible.verify.suspects.log import QueryLog, image_digests
+from indelible.verify.suspects.log import QueryLog
 from indelible.verify.suspects.outputs import BadAnswerError
 from indelible.verify.suspects.protocol import Suspect, answers
 

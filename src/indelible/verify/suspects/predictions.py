@@ -5,7 +5,7 @@
 | ``.csv`` | a header ``digest,label`` or ``digest,p0,p1,...``; one line for each image |
 | ``.jsonl`` | a query log, or one object a line with ``digest`` and ``label`` or ``scores`` (a list) |
 
-A digest names an image (:func:`~indelible.verify.suspects.log.image_digests`); the file of questions that
+A digest names an image (:func:`~indelible.data.digests.image_digests`); the file of questions that
 ``indelible verify --export`` writes holds it beside each image. Labels are those that were answered; of scores
 the largest counts.
 """
@@ -14,6 +14,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from torch import Tensor
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import file_digest
-from indelible.verify.suspects.log import image_digests, parse_log
+from indelible.data.digests import image_digests
+from indelible.verify.suspects.log import parse_log
 from indelible.verify.suspects.outputs import BadAnswerError, as_array, labels_of
 
 __all__ = ["PredictionFile"]
@@ -38,6 +40,9 @@ class PredictionFile:
         path: ``.csv`` or ``.jsonl``.
         classes: Classes of the key.
 
+    Attributes:
+        about: What a query log was kept for; empty for other files.
+
     Raises:
         DamagedFileError: A line cannot be read.
         BadAnswerError: A prediction that is no class of the key.
@@ -49,6 +54,7 @@ class PredictionFile:
             content = self.path.read_bytes()
         except OSError as error:
             raise InputError(f"there is no file of predictions {self.path} ({error.strerror}).") from error
+        self.about: Mapping[str, Any] = {}
         self._answers = self._table(content, classes)
         if not self._answers:
             raise InputError(f"{self.path} holds no predictions.")
@@ -74,6 +80,7 @@ class PredictionFile:
             recorded = parse_log(content, str(self.path))
             if recorded.classes != classes:
                 raise InputError(f"{self.path} is of {recorded.classes} classes, but the key is of {classes}.")
+            self.about = recorded.about
             return dict(recorded.answers)
         try:
             text = content.decode()

@@ -1,0 +1,215 @@
+"""The plan of a session: how many samples and decoys are asked where every query costs, fixed before the first one.
+
+:mod:`indelible.verify.planner` says how many hits a null rate takes. Here that becomes all that a test asks:
+
+| test | the key's samples | decoys |
+|---|---|---|
+| ``keyed`` | n with the wanted power at a null rate of 1/(K - 1) | none |
+| ``binomial`` | n with the wanted power at the floor of the null rate | m samples of each decoy key |
+| ``sequential`` | at most n; on average far fewer | as ``binomial``, and only if the level is reached without them |
+
+m is the fewest for which the limits of all decoys stay below the floor, if the suspect answers each with the key's
+label at the rate ``decoy_rate``. A suspect that does so more often can then not be told from one that reads any mark,
+and the verdict is negative, never wrong. All is exact: binomial tails, and for the e-process the chance of ever having
+reached the level, by recursion over the hits.
+
+| symbol | name | default | source |
+|---|---|---|---|
+| w | ``wsr`` | 0.7; 0.5 with keyed labels | ours: what an attack may have left |
+| power | ``power`` | 0.99 | ours |
+| r | ``decoy_rate`` | 0.2 | ours |
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from indelible.base.errors import DamagedFileError, InputError
+from indelible.base.records import plain
+from indelible.keys.key import Key
+from indelible.verify.inquiry import DECOYS
+from indelible.verify.planner import needed_hits, plan, power_of
+from indelible.verify.procedures import MISS_SHARE, procedure_for
+from indelible.verify.statistics import FLOOR, binomial_tail, keyed_rate, log_e_value
+
+__all__ = ["SessionPlan", "decoy_samples_for", "sequential_power", "session_plan"]
+
+_WSR = {"fixed": 0.7, "keyed": 0.5}
+_POWER = 0.99
+_DECOY_RATE = 0.2
+# Of the chance to miss a verdict, the share that decoys with unlucky limits may have.
+_DECOY_SHARE = 0.1
+_MOST_DECOY_SAMPLES = 1000
+_NUMBER = (int, float)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionPlan:
+    """What a session asks, at most.
+
+    Attributes:
+        test: The test's name.
+        samples: Key samples.
+        decoys: Decoy keys.
+        decoy_samples: Samples of each.
+        clean: Images without a mark, for BA.
+        queries: All of them together.
+        power: Chance of a verdict, if the suspect answers as was planned for.
+        wsr: Success rate that was planned for.
+        decoy_rate: Rate at which it answers decoys with the key's label, as was planned for; 0 without decoys.
+        null_rate: Chance of a hit for a model that never saw the key, at most.
+        alpha: Level of the decision.
+    """
+
+    test: str
+    samples: int
+    decoys: int
+    decoy_samples: int
+    clean: int
+    queries: int
+    power: float
+    wsr: float
+    decoy_rate: float
+    null_rate: float
+    alpha: float
+
+    @property
+    def sentence(self) -> str:
+        """The plan in words."""
+        most = "at most " if self.test == "sequential" else ""
+        decoys = f", {self.decoys} decoy keys of {self.decoy_samples} samples" if self.decoys else ""
+        clean = f", {self.clean} clean images" if self.clean else ""
+        return (
+            f"plan: {most}{self.samples} samples of the key{decoys}{clean}: {self.queries} queries. A suspect with a "
+            f"WSR of {100 * self.wsr:g} % gets its verdict at alpha {self.alpha:g} with probability {self.power:.3f}."
+        )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The plan as options of :func:`indelible.verify`."""
+        numbers = {"test": self.test, "alpha": self.alpha, "queries": self.samples}
+        return numbers | ({"decoys": self.decoys, "decoy_samples": self.decoy_samples} if self.decoys else {})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain JSON values."""
+        return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "SessionPlan":
+        """Rebuild a plan, as a query log holds it."""
+        whole = {"samples", "decoys", "decoy_samples", "clean", "queries"}
+        if value.keys() != cls.__dataclass_fields__.keys() or not all(
+            type(value[name]) is int if name in whole else isinstance(value[name], str if name == "test" else _NUMBER)
+            for name in value
+        ):  # fmt: skip
+            raise DamagedFileError("this is not the plan of a session. Ask anew, with another log.")
+        return cls(**value)
+
+
+def session_plan(
+    key: Key, available: int, *, test: str = "auto", alpha: float = 1e-6, wsr: float | None = None,
+    power: float = _POWER, decoy_rate: float = _DECOY_RATE, decoys: int | None = None, samples: int | None = None,
+    decoy_samples: int | None = None, clean: int = 0,
+) -> SessionPlan | None:  # fmt: skip
+    """Return what to ask; None for the tests ``decoys`` and ``paired``, which ask all there is.
+
+    Args:
+        key: The owner's key.
+        available: Samples of the key that there are. Where more are needed, all are asked; ``power`` then says less.
+        test: As in :func:`indelible.verify`.
+        alpha: Level of the decision.
+        wsr: Success rate to plan for.
+        power: Wanted chance of a verdict at that rate.
+        decoy_rate: Rate at which the suspect may answer decoys with the key's label.
+        decoys: Decoy keys; 20 by default.
+        samples: Key samples, instead of what the plan would give.
+        decoy_samples: Samples of each decoy key, instead of what the plan would give.
+        clean: Images without a mark that are asked for BA.
+    """
+    name = procedure_for(test, key).name
+    if name not in {"keyed", "binomial", "sequential"}:
+        return None
+    for what, value in (("alpha", alpha), ("power", power)):
+        if not 0.0 < value < 1.0:
+            raise InputError(f"{what} must lie between 0 and 1, but is {value}.")
+    if not 0.0 <= decoy_rate < 1.0:
+        raise InputError(f"a decoy rate lies in [0, 1), but is {decoy_rate}.")
+    if any(number is not None and number < 1 for number in (available, decoys, samples, decoy_samples)):
+        raise InputError("at least one sample of the key, one decoy key and one sample of each are asked.")
+    if samples is not None and samples > available:
+        raise InputError(f"{samples} samples of the key are wanted, but there are {available}.")
+    rate = _WSR[key.labels] if wsr is None else wsr
+    if key.labels == "keyed":
+        null, level, count, each, sure = keyed_rate(key.classes, with_truth=key.kind != "unrelated"), alpha, 0, 0, 1.0
+    else:
+        null, level, count = FLOOR, alpha * (1.0 - MISS_SHARE), DECOYS if decoys is None else decoys
+        miss = alpha * MISS_SHARE / count
+        wanted = 1.0 - _DECOY_SHARE * (1.0 - power)
+        each = decoy_samples or decoy_samples_for(decoy_rate, count, miss, power=wanted)
+        each = min(each, available)
+        sure = _within(each, decoy_rate, miss) ** count
+    if not null < rate <= 1.0:
+        raise InputError(
+            f"a WSR of {rate} cannot be told from a null rate of {null:.3f}: plan for a larger one, at most 1."
+        )
+    asked, reached = _samples(name, rate, null, level, min(0.9999, power / max(sure, power)), available, samples)
+    return SessionPlan(
+        test=name, samples=asked, decoys=count, decoy_samples=each, clean=clean,
+        queries=asked + count * each + clean,
+        power=reached * sure, wsr=rate, decoy_rate=decoy_rate if count else 0.0, null_rate=null, alpha=alpha,
+    )  # fmt: skip
+
+
+def _samples(
+    name: str, wsr: float, null: float, level: float, power: float, available: int, given: int | None
+) -> tuple[int, float]:
+    """Return how many key samples are asked, and the power that this gives."""
+    most = available if given is None else given
+    if name == "sequential":
+        reached = sequential_power(most, wsr=wsr, null_rate=null, alpha=level)
+        enough = [number for number, chance in enumerate(reached, 1) if chance >= power]
+        asked = enough[0] if enough and given is None else most
+        return asked, reached[asked - 1]
+    if given is None:
+        most = min(most, plan(wsr, alpha=level, power=power, null_rate=null).queries)
+    return most, power_of(most, wsr=wsr, null_rate=null, alpha=level)
+
+
+def sequential_power(most: int, *, wsr: float, null_rate: float, alpha: float) -> list[float]:
+    """Return the chance that the e-process has reached 1 / alpha within 1, 2, ... ``most`` queries, exactly."""
+    going, reached, need, found = np.ones(1), 0.0, 0, []
+    for trials in range(1, most + 1):
+        # The chance of 0, 1, ... hits by now without having reached the level before.
+        going = np.append(going * (1.0 - wsr), 0.0) + np.append(0.0, going * wsr)
+        while need <= trials and log_e_value(need, trials, null_rate) < -math.log(alpha):
+            need += 1  # rises with the trials
+        reached += float(going[need:].sum())
+        going[need:] = 0.0
+        found.append(reached)
+    return found
+
+
+def decoy_samples_for(decoy_rate: float, decoys: int, miss: float, *, power: float) -> int:
+    """Return the fewest samples of each decoy key for which all limits stay at the floor with probability ``power``.
+
+    Args:
+        decoy_rate: Rate at which the suspect answers decoys with the key's label.
+        decoys: How many.
+        miss: Chance that one limit is too low.
+        power: Wanted.
+    """
+    for count in range(1, _MOST_DECOY_SAMPLES):
+        if _within(count, decoy_rate, miss) ** decoys >= power:
+            return count
+    return _MOST_DECOY_SAMPLES
+
+
+def _within(count: int, rate: float, miss: float) -> float:
+    """Return the chance that the limit of a decoy with ``count`` samples is at most the floor."""
+    # The limit at some hits is at most the floor if P[Bin(count, floor) <= hits] <= miss, that is, by symmetry of a
+    # floor of one half, if so many misses are as unlikely.
+    misses = needed_hits(count, 1.0 - FLOOR, miss)
+    return 0.0 if misses is None else binomial_tail(misses, count, 1.0 - rate)
