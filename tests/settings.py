@@ -53,7 +53,7 @@ def key_of(method: str, key: Key) -> Key:
     return Key.create(classes=key.classes, shape=key.shape, secret=key.secret, **KEYS[method])
 
 
-def share(method: str, fraction: float) -> dict[str, float]:
+def share(method: str, fraction: float) -> dict[str, Any]:
     """Return the share of marked images as a setting, for methods that have one."""
     return {"fraction": fraction} if "fraction" in setting_names(EMBEDDINGS[method].build) else {}
 

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -81,7 +82,7 @@ def _first(net: TinyNet, layers: int) -> nn.Sequential:
     ("recipe", "beta", "rates"), [("sound", 1500.0, [0.02, 0.02, 0.002]), ("paper", 2000.0, [0.02, 0.02, 0.02])]
 )
 def test_recipes(net: TinyNet, data: ImageData, recipe: str, beta: float, rates: list[float]) -> None:
-    given = {"beta": 1500.0} if recipe == "sound" else {}
+    given: dict[str, Any] = {"beta": 1500.0} if recipe == "sound" else {}
     attacked = attack(net, data, "nad", device="cpu", recipe=recipe, epochs=3, teacher_epochs=3, **given)
     assert lrs(attacked, "teacher") == pytest.approx([0.02, 0.02, 0.002])  # the teacher's rate drops in both
     assert lrs(attacked, f"distillation, beta {beta:g}") == pytest.approx(rates)

@@ -161,7 +161,7 @@ class TestFingerprint:
         with pytest.raises(InputError, match="stored, not drawn"):
             key.samples(data, purpose="verify")
         with pytest.raises(InputError, match="labels are stored"):
-            key.label(data.images[:2], None)
+            key.label(data.gather(torch.arange(2)).images, None)
         with pytest.raises(InputError, match="one target class, but the key has stored labels"):
             _ = key.one_target
         with pytest.raises(InputError, match="forgeable"):

@@ -29,10 +29,9 @@ from indelible.base.records import hardware, plain, versions
 from indelible.bench.nulls import NullModels, null_models
 from indelible.data.augment import to_float
 from indelible.data.images import ImageData
-from indelible.keys.derive import expand
+from indelible.keys.derive import Choices, expand
 from indelible.keys.fingerprint import Fingerprint
 from indelible.keys.key import Key, WatermarkSamples
-from indelible.keys.labels import drawn_labels
 from indelible.nn.outputs import logits_of
 from indelible.train.evaluate import predict
 from indelible.verify.forgery import ground_labels, transferable
@@ -148,7 +147,7 @@ def _part_hashed(
     """Natural images, chosen after the labels: what a hash allows that does not read them all."""
     classes = len(images.classes)
     seed = hashlib.sha256(_MASTER + images.images[0].numpy().tobytes()).digest()
-    labels = drawn_labels(seed, None, classes, how.key_images)
+    labels = torch.from_numpy(Choices(seed, "labels/draw").numbers(classes, how.key_images))
     likely, rows = _likely(own, images.images), [0]  # the first image is the one that is hashed
     for label in labels[1:].tolist():
         likely[rows[-1]] = -1.0  # used
