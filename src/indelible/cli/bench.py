@@ -28,6 +28,7 @@ EXAMPLES = [
     "indelible bench run speed --model resnet-18 --rounds 3 --out speed.json",
     "indelible bench run calibration --out calibration.json",
     "indelible bench run null-models --models 60",
+    "indelible bench run ambiguity --out ambiguity.json",
 ]
 MEASUREMENTS = {
     "speed": "seconds a step: plain training, the c-BN control, APP, and the data pipeline alone",

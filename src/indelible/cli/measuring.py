@@ -1,4 +1,4 @@
-"""Measurements of the verdict for ``indelible bench run``: calibration, null models, forgery."""
+"""Measurements of the verdict for ``indelible bench run``: calibration, null models, forgery, ambiguity."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -14,6 +14,7 @@ VERDICTS = {
     "calibration": "p-values of simulated null verdicts by every test, and power against the planner",
     "null-models": "claims with derived keys on many models that never saw a watermark",
     "forgery": "forged claims on such models: what a naive rule grants, what derived keys refuse",
+    "ambiguity": "a thief trains a key of his own into a stolen model: both keys on both models",
 }
 
 
@@ -32,7 +33,7 @@ def measure_verdicts(arguments: argparse.Namespace) -> int:
     if min(arguments.verdicts, arguments.models) < 1:
         raise InputError("--verdicts and --models must be at least 1.")
     does: Mapping[str, Callable[[argparse.Namespace], tuple[Any, bool, list[str]]]] = {
-        "calibration": _calibration, "null-models": _null_models, "forgery": _forgery
+        "calibration": _calibration, "null-models": _null_models, "forgery": _forgery, "ambiguity": _ambiguity,
     }  # fmt: skip
     with pinned_threads(arguments.threads):
         found, held, lines = does[arguments.preset](arguments)
@@ -89,8 +90,22 @@ def _forgery(arguments: argparse.Namespace) -> tuple[Any, bool, list[str]]:
     return found, refused, lines
 
 
-def _folder(arguments: argparse.Namespace) -> Path:
-    """Both measurements share the trained models."""
+def _ambiguity(arguments: argparse.Namespace) -> tuple[Any, bool, list[str]]:
+    from indelible.bench.ambiguity import measure_ambiguity
+
+    found = measure_ambiguity(_folder(arguments, "ambiguity"))
+    lines = [
+        f"{row['model']}'s model, {row['key']}'s key: {row['hits']} of {row['trials']} hits, p = {row['p_value']:.1e}, "
+        f"{'shown' if row['owned'] else 'not shown'}"
+        for row in found.rows
+    ]
+    lines.append(f"both keys verify on the stolen model: {'yes' if found.both else 'no'}")
+    lines.append(f"the owner's model carries the owner's key alone: {'yes' if found.settled else 'NO'}")
+    return found, found.settled, lines
+
+
+def _folder(arguments: argparse.Namespace, name: str = "null-models") -> Path:
+    """Return where models are kept; null models and forgery share theirs."""
     if "://" in arguments.store:
         raise InputError(f"the models are kept in a folder, but --store is {arguments.store!r}. Name a folder.")
-    return Path(arguments.store) / "null-models"
+    return Path(arguments.store) / name
