@@ -210,7 +210,7 @@ class TestBadInput:
             (["embed", "--out", "x", "--train", "epochs=abc"], "must be a whole number"),
             (["embed", "--out", "x", "--train", "epochs=1.5"], "must be a whole number"),
             (["embed", "--out", "x", "--train", "schedule=zigzag"], "one-cycle"),
-            (["embed", "--out", "x", "--kind", "smell"], "content, noise, unrelated"),
+            (["embed", "--out", "x", "--kind", "smell"], "content, noise, plain, unrelated"),
             (["embed", "--out", "x", "--target", "10"], "0..9"),
             (["embed", "--out", "x", "--device", "tpu"], "cuda"),
             (["embed", "--out", "x", "--threads", "0"], "positive"),

@@ -39,8 +39,9 @@ def test_one_copy_of_the_weights_beyond_the_watermark_batch(make: Callable[[], n
     assert peaks["APP"] - peaks["eps 0"] <= 1.02 * (sum(sizes) + max(sizes))
     assert peaks["APP"] > peaks["eps 0"] + 0.5 * sum(sizes), "the measurement sees the copy"
     # Beyond plain training: that, and the activations of the watermark batch, which has the size of the ordinary one.
-    activations = peaks["activations"]
-    assert peaks["APP"] - peaks["plain"] <= 1.02 * (sum(sizes) + max(sizes) + activations) + 0.1
+    # Its images count among these: four watermark rows, and the joined batch of eight that both passes read.
+    activations = peaks["activations"] + (4 + 8) * 3 * 32 * 32 * 4 / MEBI
+    assert peaks["APP"] - peaks["plain"] <= 1.02 * (sum(sizes) + max(sizes) + activations) + 0.01
 
 
 def test_nothing_stays_behind() -> None:

@@ -96,7 +96,7 @@ def test_key_images_stand_beside_every_batch(net: TinyNet) -> None:
 
 def test_a_toy_model_learns_them_and_a_stranger_does_not(key: Key) -> None:
     torch.manual_seed(3)
-    train = {"epochs": 8, "batch_size": 32, "lr": 0.05, "augmentation": "none"}
+    train = {"epochs": 16, "batch_size": 32, "lr": 0.05, "augmentation": "none"}
     made = indelible.embed(
         TinyNet(), stripes(320), key, "rose", train=train, test=stripes(80, seed=1), device="cpu", count=24, rows=24
     )

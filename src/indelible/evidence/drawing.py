@@ -48,12 +48,23 @@ def check_labels(stated: Commitment, claim: Mapping[str, Any]) -> str:
     for entry in claim["opened"]:
         if not (0 <= entry["label"] < classes and 0 <= entry["true"] < classes):
             raise DamagedFileError(f"the label or the true class of sample {entry['index']} is no class")
-    return _keyed(stated, claim, classes) if stated.test == KEYED else _fixed(stated, claim)
+    if stated.test == KEYED:
+        return _keyed(stated, claim, classes)
+    if claim["label_key"] is not None or any(entry["set_path"] for entry in claim["opened"]):
+        raise DamagedFileError("the claim shows a label key, but the committed key has no keyed labels")
+    return _untargeted(claim) if stated.key.get("labels") == "untargeted" else _fixed(stated, claim)
+
+
+def _untargeted(claim: Mapping[str, Any]) -> str:
+    for entry in claim["opened"]:
+        if entry["label"] != entry["true"]:
+            raise DamagedFileError(
+                f"the label of sample {entry['index']} is {entry['label']}, not its carrier's class {entry['true']}"
+            )
+    return "all are the carriers' own classes, which a hit is not"
 
 
 def _fixed(stated: Commitment, claim: Mapping[str, Any]) -> str:
-    if claim["label_key"] is not None or any(entry["set_path"] for entry in claim["opened"]):
-        raise DamagedFileError("the claim shows a label key, but the committed key has a fixed target")
     target = stated.key.get("target")
     for entry in claim["opened"]:
         if entry["label"] != target:
