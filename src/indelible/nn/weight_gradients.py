@@ -5,7 +5,7 @@
 For each place (a, b) of the kernel that is one product of matrices over all M output positions, (O, M) times (M, I).
 torch's kernel for channels_last is slower than those products where images have become small and channels many:
 at 128 images of 4 x 4 with 512 channels 301 ms against 134, at 8 x 8 with 256 channels 213 ms against 145 (one thread,
-torch 2.14; docs/speed.md). With fewer channels or larger images it is faster, and is used.
+torch 2.13; docs/speed.md). With fewer channels or larger images it is faster, and is used.
 
 Values, and gradients with respect to the input, are torch's own; the weight gradient is the same sum in another order.
 """
