@@ -18,16 +18,15 @@ and are kept with the key.
 
 import hashlib
 import hmac
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.errors import InputError
 from indelible.base.files import canonical_json
 from indelible.data.digests import image_digests
 from indelible.data.images import Data, Shape
@@ -37,28 +36,15 @@ from indelible.keys.fingerprint import Fingerprint
 from indelible.keys.labels import keyed_labels
 from indelible.keys.noise import NoiseMark
 from indelible.keys.plain import PlainMark
+from indelible.keys.rules import FRESH, KINDS, LABELS, SCHEMES, VERSIONS, Kind, Labels, Scheme, check_key
 from indelible.keys.samples import WatermarkSamples
 from indelible.keys.unrelated import Purpose, UnrelatedMark
 
 __all__ = ["FRESH", "KINDS", "LABELS", "SCHEMES", "VERSIONS", "Key", "Kind", "Labels", "Scheme", "WatermarkSamples"]
 
-Kind = Literal["content", "noise", "unrelated", "plain", "fingerprint"]
-Scheme = Literal["derived", "paper"]
-Labels = Literal["fixed", "keyed", "untargeted", "stored"]
-KINDS: tuple[Kind, ...] = ("content", "noise", "unrelated")
-"""Kinds of mark. Beside them: ``"plain"``, no mark, for keyed labels only; ``"fingerprint"``, made by a method."""
-SCHEMES: tuple[Scheme, ...] = ("derived", "paper")
-LABELS: tuple[Labels, ...] = ("fixed", "keyed", "untargeted")
-FRESH: tuple[Labels, ...] = ("fixed", "untargeted")
-"""Labels that carry over to images that were not embedded: a model is asked fresh samples."""
-# Of the format of a key. Version 1 drew keyed labels by digests without salts, which an auditor could not be shown.
-VERSIONS: Mapping[Labels, int] = {"fixed": 1, "keyed": 2, "untargeted": 1, "stored": 1}
 _PAPER_TARGET = 0
 _KEYED_COUNT = 100
 _VERIFY_GENERATED = 1000
-# Far beyond what is of use; a damaged file asks for no more memory than there is.
-_LARGEST = 1 << 26
-_STRONGEST = 10.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,71 +84,8 @@ class Key:
     secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        check_secret(self.secret)
-        if self.kind not in (*KINDS, "plain", "fingerprint"):
-            raise UnknownNameError("kind of mark", self.kind, (*KINDS, "plain"))
-        if self.scheme not in SCHEMES:
-            raise UnknownNameError("key scheme", self.scheme, SCHEMES)
-        if self.classes < 2:
-            raise InputError(f"a key needs at least 2 classes, but {self.classes} came.")
-        self._check_labels()
-        if len(self.shape) != 3 or min(self.shape) < 1 or math.prod(self.shape) > _LARGEST:
-            raise InputError(
-                f"a key's shape is (channels, height, width), {_LARGEST} numbers at most, but is {self.shape!s:.80}."
-            )
-        if not 0.0 <= self.transparency < 1.0:
-            raise InputError(f"transparency must lie in [0, 1), but is {self.transparency}: at 1 there is no mark.")
-        if not 0.0 < self.size < math.inf or not 0.0 < self.strength <= _STRONGEST:
-            raise InputError(
-                f"size must be positive and strength in (0, {_STRONGEST:g}], but are {self.size} and {self.strength}."
-            )
+        check_key(self)
         self.mark()  # a mark that does not fit is refused here, not in the middle of a run
-
-    def _check_labels(self) -> None:
-        if self._is_fingerprint():
-            return
-        if self.labels not in LABELS:
-            raise UnknownNameError("kind of labels", self.labels, LABELS)
-        if self.kind == "plain" and self.labels != "keyed":
-            raise InputError("images without a mark say something by keyed labels only: use labels='keyed'.")
-        if self.count is not None and self.count < 1:
-            raise InputError(f"a key needs at least one sample, but count is {self.count}.")
-        if self.labels == "fixed":
-            if self.target is None or not 0 <= self.target < self.classes:
-                raise InputError(f"the target must be a class 0..{self.classes - 1}, but is {self.target}.")
-        elif self.labels == "untargeted":
-            self._check_untargeted()
-        else:
-            self._check_keyed()
-
-    def _check_keyed(self) -> None:
-        if self.target is not None or self.count is None:
-            raise InputError(
-                f"keyed labels have no target class and a count of samples, but target is {self.target} and count "
-                f"{self.count}. Leave the target out."
-            )
-        if self.scheme == "paper":
-            raise InputError("the paper labels all samples as one class: use labels='fixed' with scheme='paper'.")
-        if self.classes < 3:
-            raise InputError("keyed labels need 3 classes or more: of 2, only one is not an image's true class.")
-
-    def _check_untargeted(self) -> None:
-        if self.target is not None:
-            raise InputError(f"untargeted samples have no target class, but target is {self.target}. Leave it out.")
-        if self.kind == "unrelated":
-            raise InputError(
-                "untargeted samples are to be answered with another class than their own, but unrelated images have "
-                "none. Use the kind 'content' or 'noise'."
-            )
-
-    def _is_fingerprint(self) -> bool:
-        stored = [self.kind == "fingerprint", self.labels == "stored", self.fingerprint is not None]
-        if any(stored) and (not all(stored) or self.target is not None):
-            raise InputError(
-                "a fingerprint is a key of its own kind, with stored queries and without a target class. It is made by "
-                "a method that finds the queries: embed(..., method='cae')."
-            )
-        return all(stored)
 
     @classmethod
     def create(

@@ -1,0 +1,100 @@
+"""What a key may be: the names of its choices, and which of them go together."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from indelible.base.errors import InputError, UnknownNameError
+from indelible.keys.derive import check_secret
+
+if TYPE_CHECKING:
+    from indelible.keys.key import Key
+
+__all__ = ["FRESH", "KINDS", "LABELS", "SCHEMES", "VERSIONS", "Kind", "Labels", "Scheme", "check_key"]
+
+Kind = Literal["content", "noise", "unrelated", "plain", "fingerprint"]
+Scheme = Literal["derived", "paper"]
+Labels = Literal["fixed", "keyed", "untargeted", "stored"]
+KINDS: tuple[Kind, ...] = ("content", "noise", "unrelated")
+"""Kinds of mark. Beside them: ``"plain"``, no mark, for keyed labels only; ``"fingerprint"``, made by a method."""
+SCHEMES: tuple[Scheme, ...] = ("derived", "paper")
+LABELS: tuple[Labels, ...] = ("fixed", "keyed", "untargeted")
+FRESH: tuple[Labels, ...] = ("fixed", "untargeted")
+"""Labels that carry over to images that were not embedded: a model is asked fresh samples."""
+# Of the format of a key. Version 1 drew keyed labels by digests without salts, which an auditor could not be shown.
+VERSIONS: Mapping[Labels, int] = {"fixed": 1, "keyed": 2, "untargeted": 1, "stored": 1}
+# Far beyond what is of use; a damaged file asks for no more memory than there is.
+_LARGEST = 1 << 26
+_STRONGEST = 10.0
+
+
+def check_key(key: "Key") -> None:
+    """Refuse settings that make no key; what is wrong, and what to do."""
+    check_secret(key.secret)
+    if key.kind not in (*KINDS, "plain", "fingerprint"):
+        raise UnknownNameError("kind of mark", key.kind, (*KINDS, "plain"))
+    if key.scheme not in SCHEMES:
+        raise UnknownNameError("key scheme", key.scheme, SCHEMES)
+    if key.classes < 2:
+        raise InputError(f"a key needs at least 2 classes, but {key.classes} came.")
+    _check_labels(key)
+    if len(key.shape) != 3 or min(key.shape) < 1 or math.prod(key.shape) > _LARGEST:
+        raise InputError(
+            f"a key's shape is (channels, height, width), {_LARGEST} numbers at most, but is {key.shape!s:.80}."
+        )
+    if not 0.0 <= key.transparency < 1.0:
+        raise InputError(f"transparency must lie in [0, 1), but is {key.transparency}: at 1 there is no mark.")
+    if not 0.0 < key.size < math.inf or not 0.0 < key.strength <= _STRONGEST:
+        raise InputError(
+            f"size must be positive and strength in (0, {_STRONGEST:g}], but are {key.size} and {key.strength}."
+        )
+
+
+def _check_labels(key: "Key") -> None:
+    if _is_fingerprint(key):
+        return
+    if key.labels not in LABELS:
+        raise UnknownNameError("kind of labels", key.labels, LABELS)
+    if key.kind == "plain" and key.labels != "keyed":
+        raise InputError("images without a mark say something by keyed labels only: use labels='keyed'.")
+    if key.count is not None and key.count < 1:
+        raise InputError(f"a key needs at least one sample, but count is {key.count}.")
+    if key.labels == "fixed":
+        if key.target is None or not 0 <= key.target < key.classes:
+            raise InputError(f"the target must be a class 0..{key.classes - 1}, but is {key.target}.")
+    elif key.labels == "untargeted":
+        _check_untargeted(key)
+    else:
+        _check_keyed(key)
+
+
+def _check_keyed(key: "Key") -> None:
+    if key.target is not None or key.count is None:
+        raise InputError(
+            f"keyed labels have no target class and a count of samples, but target is {key.target} and count "
+            f"{key.count}. Leave the target out."
+        )
+    if key.scheme == "paper":
+        raise InputError("the paper labels all samples as one class: use labels='fixed' with scheme='paper'.")
+    if key.classes < 3:
+        raise InputError("keyed labels need 3 classes or more: of 2, only one is not an image's true class.")
+
+
+def _check_untargeted(key: "Key") -> None:
+    if key.target is not None:
+        raise InputError(f"untargeted samples have no target class, but target is {key.target}. Leave it out.")
+    if key.kind == "unrelated":
+        raise InputError(
+            "untargeted samples are to be answered with another class than their own, but unrelated images have "
+            "none. Use the kind 'content' or 'noise'."
+        )
+
+
+def _is_fingerprint(key: "Key") -> bool:
+    stored = [key.kind == "fingerprint", key.labels == "stored", key.fingerprint is not None]
+    if any(stored) and (not all(stored) or key.target is not None):
+        raise InputError(
+            "a fingerprint is a key of its own kind, with stored queries and without a target class. It is made by "
+            "a method that finds the queries: embed(..., method='cae')."
+        )
+    return all(stored)
