@@ -16,6 +16,7 @@ from indelible.attacks.neural_cleanse import (
     anomaly_indices,
     next_costs,
     stamp,
+    stamp_gradients,
     suspicious,
 )
 from indelible.attacks.patch_search import PatchSearch
@@ -55,6 +56,21 @@ def test_stamp_by_hand() -> None:
     stamped = stamp(images, masks, torch.ones(3, 3, 1, 1))
     assert stamped.shape == (6, 3, 1, 1)
     torch.testing.assert_close(stamped[:, 0, 0, 0], torch.tensor([0.2, 0.2, 0.4, 0.4, 1.0, 1.0]))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_gradients_of_a_stamp_equal_differentiation(channels: int) -> None:
+    """Two reductions give what differentiating through the stamped images gives, for both kinds of masks."""
+    random = torch.Generator().manual_seed(0)
+    images, masks, patterns, upstream = (
+        torch.rand(shape, generator=random, dtype=torch.float64)
+        for shape in ((5, 3, 4, 6), (2, channels, 4, 6), (2, 3, 4, 6), (10, 3, 4, 6))
+    )
+    stamped = stamp(images, masks.requires_grad_(), patterns.requires_grad_())
+    wanted = torch.autograd.grad(stamped, [masks, patterns], upstream)
+    with torch.no_grad():
+        found = stamp_gradients(upstream, images, masks, patterns)
+    torch.testing.assert_close(found, wanted)
 
 
 class Slow:

@@ -42,7 +42,7 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.augment import Normalization
 from indelible.data.images import Data
 
-__all__ = ["NeuralCleanse", "Triggers", "anomaly_indices", "next_costs", "stamp", "suspicious"]
+__all__ = ["NeuralCleanse", "Triggers", "anomaly_indices", "next_costs", "stamp", "stamp_gradients", "suspicious"]
 
 _CONSISTENCY = 1.4826  # makes the median absolute deviation of a normal distribution its standard deviation
 State = dict[str, Tensor]
@@ -60,6 +60,27 @@ def stamp(images: Tensor, masks: Tensor, patterns: Tensor) -> Tensor:
         (K * N, C, H, W), all images with the first patch first.
     """
     return torch.lerp(images[None], patterns[:, None], masks[:, None].expand_as(patterns[:, None])).flatten(0, 1)
+
+
+def stamp_gradients(gradient: Tensor, images: Tensor, masks: Tensor, patterns: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of masks and patterns, given that of the stamped images.
+
+    With g the gradient of A = (1 - m) x + m p, dp = m sum g and dm = p sum g - sum g x, sums over the N images: two
+    reductions, where differentiating through :func:`stamp` would write several tensors of K N images.
+
+    Args:
+        gradient: (K * N, C, H, W), in the order of :func:`stamp`.
+        images: (N, C, H, W).
+        masks: (K, 1 or C, H, W).
+        patterns: (K, C, H, W).
+
+    Returns:
+        Of the shapes of ``masks`` and of ``patterns``.
+    """
+    each = gradient.unflatten(0, (len(masks), len(images)))
+    total = each.sum(1)
+    of_masks = patterns * total - (each * images).sum(1)
+    return of_masks.sum(1, keepdim=True) if masks.shape[1] == 1 else of_masks, masks * total
 
 
 def anomaly_indices(norms: Tensor, *, lower: bool = False) -> Tensor:

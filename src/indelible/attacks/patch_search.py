@@ -18,13 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.attacks.neural_cleanse import State, Triggers, next_costs, stamp
+from indelible.attacks.neural_cleanse import State, Triggers, next_costs, stamp, stamp_gradients
 from indelible.base.files import canonical_json, tensor_digest
 from indelible.base.progress import Progress
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, normalise
 from indelible.data.batches import Batches
 from indelible.data.images import Batch, Data, ImageData
+from indelible.nn.folded_batchnorm import folded
 from indelible.nn.outputs import logits_of
 from indelible.train.checkpoint import read_checkpoint, write_checkpoint
 
@@ -66,13 +67,14 @@ class PatchSearch:
         deciding = {name: value for name, value in asdict(settings).items() if name != "rows"}
         identity = [deciding, seed, data.digest(), normalize, tensor_digest(model.state_dict())]
         self.fingerprint = hashlib.sha256(canonical_json(identity)).hexdigest()
-        # A copy may be frozen and laid out for speed without anything to restore.
-        self.model = copy.deepcopy(model).requires_grad_(False).eval().to(device)
-        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         self.batches = Batches(
             data=data.to(device) if isinstance(data, ImageData) else data, batch_size=settings.batch_size, seed=seed,
             augmentation="none", device=device,
         )  # fmt: skip
+        probe = normalise(next(self.batches.epoch(0))[0], normalize)
+        # A copy may be frozen, folded and laid out for speed without anything to restore.
+        self.model = folded(copy.deepcopy(model).to(device), probe)
+        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         total = settings.epochs * self.batches.steps
         self.steps_a_round = min(max(1, round(settings.round_images / settings.batch_size)), total)
         self.rounds = math.ceil(total / self.steps_a_round)
@@ -177,7 +179,8 @@ class PatchSearch:
         asked = torch.zeros(len(group), device=self.device)
         for step, (images, labels) in enumerate(self._batches(first, count), first + 1):
             counted = torch.ones_like(labels).expand(len(group), -1) if self._original else labels != rows[:, None]
-            right, norm = self._step(part, images, counted.float(), rows, costs, step)
+            shown = normalise(images, self.normalize).contiguous(memory_format=torch.channels_last)
+            right, norm = self._step(part, shown, counted.float(), rows, costs, step)
             hits, norms, asked = hits + right, norms + norm / count, asked + counted.sum(1)
             self.images += len(group) * len(images)
         for name, tensor in part.items():
@@ -187,22 +190,29 @@ class PatchSearch:
     def _step(
         self, part: State, images: Tensor, counted: Tensor, targets: Tensor, costs: Tensor, step: int
     ) -> tuple[Tensor, Tensor]:
-        """Do one step of Adam for the patches in ``part``; return hits and norms of each class, (K,)."""
+        """Do one step of Adam for the patches in ``part``; return hits and norms of each class, (K,).
+
+        ``images`` are as the model sees them: normalised, channels_last.
+        """
         raw = [part[name].requires_grad_() for name in _RAW]
         masks, patterns = map(self._unit, raw)
-        stamped = normalise(stamp(images, masks, patterns), self.normalize).contiguous(
-            memory_format=torch.channels_last
-        )
-        logits = logits_of(self.model(stamped)).unflatten(0, (len(targets), len(images)))
+        # Blending and normalising commute, so that images are normalised once for all classes.
+        shown = normalise(patterns, self.normalize)
+        stamped = stamp(images, masks.detach(), shown.detach()).contiguous(memory_format=torch.channels_last)
+        logits = logits_of(self.model(stamped.requires_grad_())).unflatten(0, (len(targets), len(images)))
         wanted = targets[:, None].expand(-1, len(images))
         losses = F.cross_entropy(logits.transpose(1, 2), wanted, reduction="none")
-        norms = masks.flatten(1).sum(1)
-        each = (losses * counted).sum(1) / counted.sum(1).clamp_min(1) + costs * norms
-        for name, value, gradient in zip(_RAW, raw, torch.autograd.grad(each.sum(), raw), strict=True):
+        each = (losses * counted).sum(1) / counted.sum(1).clamp_min(1)
+        (reaching,) = torch.autograd.grad(each.sum(), stamped)
+        with torch.no_grad():
+            of_masks, of_patterns = stamp_gradients(reaching, images, masks, shown)
+            of_masks = of_masks + costs[:, None, None, None]  # lambda times the gradient of |m|_1, m being positive
+        gradients = torch.autograd.grad([masks, shown], raw, [of_masks, of_patterns])
+        for name, value, gradient in zip(_RAW, raw, gradients, strict=True):
             mean = part[f"{name}.mean"].lerp_(gradient, 1.0 - _BETAS[0]) / (1.0 - _BETAS[0] ** step)
             square = part[f"{name}.square"].lerp_(gradient.square(), 1.0 - _BETAS[1]) / (1.0 - _BETAS[1] ** step)
             part[name] = value.detach() - self.settings.lr * mean / (square.sqrt() + _ADAM_EPS)
-        return ((logits.argmax(2) == wanted) * counted).sum(1), norms.detach()
+        return ((logits.argmax(2) == wanted) * counted).sum(1), masks.detach().flatten(1).sum(1)
 
     def _batches(self, first: int, count: int) -> Iterator[Batch]:
         while count:
