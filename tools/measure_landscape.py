@@ -1,16 +1,18 @@
-"""What a landscape costs beside the bare forward passes it needs: `python tools/measure_landscape.py`.
+"""What a landscape costs beside the bare forward passes it needs: `python tools/measure_landscape.py RUN`.
 
 Two things are timed in turns, so that other work on the machine disturbs both alike: points of the landscape as
 `indelible analyze landscape` measures them (move the weights, estimate BatchNorm statistics, measure BA and WSR, keep
 the point on disk, restore the weights), and bare passes: the same batches of the same images through the same network
-in evaluation mode, nothing else. The ratio of a point is the ratio of the whole grid; what is done once (directions,
-preparing images) is timed too and shared out over the points of the grid. Times are the processor's, not the clock's.
+in evaluation mode, nothing else. The whole grid is measured, point by point; bare passes are timed after every fourth
+point and counted for all. What is done once (directions, preparing images) is part of the grid's cost. Times are the
+processor's, not the clock's.
 """
 
 import argparse
 import statistics
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -33,7 +35,7 @@ def main() -> None:
     """Measure and print the ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", help="folder of an embedding run")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--every", type=int, default=4, help="points between two timings of bare passes (default: 4)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     settings = LandscapeSettings(tolerance=-1)
@@ -41,26 +43,26 @@ def main() -> None:
     began = time.process_time()
     vicinity = Vicinity(subject, settings)
     once = time.process_time() - began
-    first, second = settings.axes
-    ratios, bares = [], []
+    spent, ratios, bares = 0.0, [], []
     with tempfile.TemporaryDirectory() as folder:
         points = Points(Path(folder), {})
         bare(vicinity)
-        for number in range(arguments.rounds):
-            a, b = first[number % settings.steps], second[(7 * number) % settings.steps]
+        for number, (a, b) in enumerate(product(*settings.axes)):
             started = time.process_time()
             rates = vicinity.rates(a, b)
             points.add(f"{a!r}/{b!r}", {"ba": rates.ba, "wsr": rates.wsr})
             middle = time.process_time()
-            bare(vicinity)
-            ended = time.process_time()
-            ratios.append((middle - started) / (ended - middle))
-            bares.append(ended - middle)
-    grid = settings.steps**2 * statistics.median(bares)
-    ratio = statistics.median(ratios)
-    print(f"{vicinity.probe.passes} images a point, bare {1000 * statistics.median(bares):.0f} ms of processor time")
-    print(f"a point over bare passes: {ratio:.3f} ({min(ratios):.3f} - {max(ratios):.3f}, {arguments.rounds} rounds)")
-    print(f"{settings.steps} x {settings.steps} grid with directions ({once:.1f} s): {ratio + once / grid:.3f}")
+            spent += middle - started
+            if number % arguments.every == 0:
+                bare(vicinity)
+                bares.append(time.process_time() - middle)
+                ratios.append((middle - started) / bares[-1])
+    needed = settings.steps**2 * statistics.mean(bares)
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    print(f"{vicinity.probe.passes} images a point, bare {1000 * statistics.mean(bares):.0f} ms of processor time")
+    print(f"a point over bare passes: {middle:.3f} (quartiles {low:.3f} and {high:.3f}, {len(ratios)} pairs)")
+    print(f"{settings.steps**2} points {spent:.0f} s, directions and images {once:.1f} s, bare {needed:.0f} s")
+    print(f"the grid over bare passes: {(spent + once) / needed:.3f}")
 
 
 if __name__ == "__main__":

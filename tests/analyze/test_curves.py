@@ -70,6 +70,21 @@ def test_the_strengths_of_an_attack() -> None:
         curves(cells, "rate")
 
 
+def test_a_control_is_a_curve_of_its_own() -> None:
+    """APP and APP with eps 0 are one method; only over eps are they one curve."""
+    rows = [{"value": t, "ba": 0.9, "wsr": 1.0 - t, "chosen": False} for t in (0.0, 0.5)]
+    curve = {"curve": {"name": "t", "chosen": 0.5, "rows": rows}}
+    cells = [_cell(eps, 0, 1.0, attack, **more) for eps in (0.02, 0.0) for attack, more in ((None, {}), ("mcr", curve))]
+    assert [line.label for line in curves(cells, "t").lines] == ["eps-0.02 after MCR", "eps-0.0 after MCR"]
+    assert all(mark.seeds == 1 for line in curves(cells, "t").lines for mark in line.marks)
+    assert [line.label for line in curves(cells, "eps").lines] == ["app", "app after MCR"]
+    unnamed = [{**cell, "method": "app"} for cell in cells[:1]] + [{**cell, "method": "app"} for cell in cells[2:3]]
+    for cell, network in zip(unnamed, ("one", "other"), strict=True):
+        cell["architecture"] = network
+    both = [*unnamed, *({**cell, "architecture": "third"} for cell in unnamed)]
+    assert {line.label for line in curves(both, "architecture").lines} == {"app", "app (eps 0)"}
+
+
 def test_what_does_not_vary_or_is_unknown_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no records vary eps"):
         curves([_cell(0.02, 0, 1.0)], "eps")

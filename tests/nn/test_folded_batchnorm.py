@@ -85,7 +85,8 @@ class Shared(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits."""
-        return self.second(self.convolution(self.first(self.convolution(images)))).mean((2, 3))
+        made: Tensor = self.second(self.convolution(self.first(self.convolution(images))))
+        return made.mean((2, 3))
 
 
 class Looked(nn.Module):
@@ -97,8 +98,9 @@ class Looked(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits."""
-        made = self.convolution(images)
-        return (made + self.norm(made)).mean((2, 3))
+        made: Tensor = self.convolution(images)
+        both: Tensor = made + self.norm(made)
+        return both.mean((2, 3))
 
 
 class Branching(Looked):
@@ -106,7 +108,7 @@ class Branching(Looked):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits."""
-        made = self.norm(self.convolution(images)).mean((2, 3))
+        made: Tensor = self.norm(self.convolution(images)).mean((2, 3))
         return made if float(made.detach().sum()) > 0 else -made
 
 

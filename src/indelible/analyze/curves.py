@@ -207,7 +207,7 @@ def _value(settings: Mapping[str, Any], variable: str) -> Any:
 def _labels(known: Sequence[tuple[Cell, Mapping[str, Any]]], variable: str) -> list[str]:
     """Name each record's curve: method and attack, and whatever else differs among the records but is not varied.
 
-    A preset's own label of a method or kind may hold the very value that is varied: registered names come first.
+    A preset's own label of a kind may hold the very value that is varied: registered names come first.
     """
     others = []
     for cell, settings in known:
@@ -218,11 +218,20 @@ def _labels(known: Sequence[tuple[Cell, Mapping[str, Any]]], variable: str) -> l
     differing = [len(set(column)) > 1 for column in zip(*others, strict=True)]
     made = []
     for (cell, settings), parts in zip(known, others, strict=True):
-        method = settings.get("method")
+        method = _method(cell, settings, variable)
         after = f" after {str(cell['attack']).upper()}" if cell.get("attack") else ""
         more = [str(part) for part, differs in zip(parts, differing, strict=True) if differs]
-        made.append(", ".join([f"{method if isinstance(method, str) else cell.get('method')}{after}", *more]))
+        made.append(", ".join([f"{method}{after}", *more]))
     return made
+
+
+def _method(cell: Cell, settings: Mapping[str, Any], variable: str) -> str:
+    """Name a record's method. Only over eps are APP and its control, which is APP with eps 0, the same curve."""
+    own, registered, details = cell.get("method"), settings.get("method"), settings.get("method_settings")
+    if variable == "eps":
+        return str(registered if isinstance(registered, str) else own)
+    unperturbed = isinstance(details, Mapping) and details.get("eps") == 0
+    return f"{own} (eps 0)" if own == registered and unperturbed else str(own)
 
 
 def _reported(cell: Cell) -> float | None:

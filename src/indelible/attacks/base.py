@@ -36,7 +36,8 @@ from indelible.nn.layers import check_finite
 from indelible.train import Fitted, Objective, TrainSettings, fit
 from indelible.train.devices import make_fabric
 from indelible.train.evaluate import accuracy, check_classifier
-from indelible.train.processes import Group, elsewhere, joined, must_start
+from indelible.train.processes import Group, joined
+from indelible.train.starting import elsewhere, must_start
 
 __all__ = ["ATTACKS", "BUDGETS", "Attacked", "Recipe", "Removal", "RemovalAttack", "attack", "settings_of"]
 

@@ -17,7 +17,7 @@ Work = Callable[[argparse.Namespace, "Group"], None]
 
 def in_processes(work: Work, arguments: argparse.Namespace) -> int:
     """Do ``work(arguments, group)`` in as many processes as the options ask for; the group's first one may speak."""
-    from indelible.train.processes import must_start, spread
+    from indelible.train.starting import must_start, spread
 
     if must_start(arguments.devices, arguments.nodes):
         with tempfile.TemporaryDirectory(prefix="indelible-") as name:

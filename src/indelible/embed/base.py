@@ -27,9 +27,10 @@ from indelible.nn.statistics import kept_frozen
 from indelible.train import Fitted, Objective, TrainSettings, fit
 from indelible.train.evaluate import accuracy, check_classifier, success_rate
 from indelible.train.presets import PRESETS, Start
-from indelible.train.processes import Group, elsewhere, from_first, joined, must_start
+from indelible.train.processes import Group, from_first, joined
 from indelible.train.recipes import RECIPES
 from indelible.train.settings import Precision
+from indelible.train.starting import elsewhere, must_start
 
 __all__ = ["EMBEDDINGS", "Embedded", "Embedding", "EmbeddingMethod", "embed", "key_for", "settings_of"]
 
