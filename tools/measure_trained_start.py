@@ -44,7 +44,7 @@ def row(chosen: argparse.Namespace) -> dict[str, Any]:
             plain, model=trained.model, record=trained.record, architecture=architecture, data="cifar10", split=split
         )
     secret = hashlib.sha256(f"trained start {chosen.seed}".encode()).digest()
-    key = Key.create(kind="content", classes=10, shape=train.shape, target=0, scheme="paper", secret=secret)
+    key = Key.create(kind="content", classes=10, shape=train.shape, target=0, scheme=chosen.scheme, secret=secret)
     settings: dict[str, Any] = {"fraction": 0.01, "rows": 32, "clean_rows": 32}
     settings |= {name: json.loads(value) for name, value in (each.split("=", 1) for each in chosen.set)}
     schedule = {"epochs": chosen.epochs, "lr": chosen.lr, "batch_size": 128, "evaluate_every": chosen.epochs}
@@ -57,7 +57,7 @@ def row(chosen: argparse.Namespace) -> dict[str, Any]:
     rates = {"ba_before": done.record.metrics["ba_before"], "ba": found.ba, "wsr": found.wsr}
     rates |= {"ba_ft": after.ba, "wsr_ft": after.wsr}
     return {
-        "seed": chosen.seed, "epochs": chosen.epochs, "lr": chosen.lr, "settings": settings,
+        "seed": chosen.seed, "scheme": chosen.scheme, "epochs": chosen.epochs, "lr": chosen.lr, "settings": settings,
         **{name: round(100 * rate, 1) for name, rate in rates.items()},
         "p_value": found.p_value, "p_value_ft": after.p_value,
     }  # fmt: skip
@@ -70,13 +70,14 @@ def main() -> None:
     options.add_argument("--epochs", type=int, default=5)
     options.add_argument("--lr", type=float, default=0.05)
     options.add_argument("--set", action="append", default=[], metavar="NAME=JSON")
+    options.add_argument("--scheme", choices=("derived", "paper"), default="derived", help="the key's")
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--out", type=Path, default=Path("results/trained-start.json"))
     chosen = options.parse_args()
     torch.set_num_threads(1)
     made = row(chosen)
     known = json.loads(chosen.out.read_text()) if chosen.out.exists() else []
-    same = ("seed", "epochs", "lr", "settings")
+    same = ("seed", "scheme", "epochs", "lr", "settings")
     kept = [each for each in known if any(each[name] != made[name] for name in same)]
     write_json(chosen.out, [*kept, made])
     print(made)
