@@ -103,6 +103,27 @@ class Looked(nn.Module):
         return both.mean((2, 3))
 
 
+class Doubling(nn.Conv2d):
+    """A convolution of one's own."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
+        """Return twice the convolution."""
+        return 2 * super().forward(input)
+
+
+class Own(Looked):
+    """A subclass of torch's convolution before a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = Doubling(3, 3, 3, padding=1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits."""
+        made: Tensor = self.norm(self.convolution(images))
+        return made.mean((2, 3))
+
+
 class Branching(Looked):
     """Looks at values, which tracing cannot follow."""
 
@@ -112,9 +133,9 @@ class Branching(Looked):
         return made if float(made.detach().sum()) > 0 else -made
 
 
-@pytest.mark.parametrize("kind", [Shared, Looked, Branching])
+@pytest.mark.parametrize("kind", [Shared, Looked, Own, Branching])
 def test_what_is_not_folded(kind: type[nn.Module]) -> None:
-    """Shared and otherwise used convolutions, and networks that cannot be traced, keep their norms."""
+    """Shared, otherwise used and own convolutions, and networks that cannot be traced, keep their norms."""
     torch.manual_seed(0)
     model = trained_statistics(kind())
     images = torch.rand(2, 3, 32, 32)
@@ -130,4 +151,13 @@ def test_a_copy_that_differs_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(folded_batchnorm, "fuse_conv_bn_eval", lambda convolution, norm: convolution)
     model = trained_statistics(build_model("resnet-mini", classes=10, shape=(3, 32, 32), seed=0))
     images = torch.rand(2, 3, 32, 32)
-    assert norms(folded(model, images)) > 0
+    found = folded(model, images)
+    assert norms(found) > 0
+    torch.testing.assert_close(found(images), model.eval()(images))
+
+
+def test_an_error_of_the_model_itself_is_not_swallowed() -> None:
+    """Only tracing may fail in silence."""
+    model = build_model("resnet-mini", classes=10, shape=(3, 32, 32), seed=0)
+    with pytest.raises(RuntimeError, match="channels"):
+        folded(model, torch.rand(2, 5, 32, 32))

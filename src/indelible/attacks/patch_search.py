@@ -4,7 +4,6 @@ The maths and the settings are in :mod:`indelible.attacks.neural_cleanse`. The w
 whose first axis is the class: raw masks and patterns, Adam's moments, the best patch so far, lambda and its counters.
 """
 
-import copy
 import hashlib
 import math
 import time
@@ -72,8 +71,8 @@ class PatchSearch:
             augmentation="none", device=device,
         )  # fmt: skip
         probe = normalise(next(self.batches.epoch(0))[0], normalize)
-        # A copy may be frozen, folded and laid out for speed without anything to restore.
-        self.model = folded(copy.deepcopy(model).to(device), probe)
+        # A frozen copy, folded and laid out for speed: nothing has to be restored.
+        self.model = folded(model, probe)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         total = settings.epochs * self.batches.steps
         self.steps_a_round = min(max(1, round(settings.round_images / settings.batch_size)), total)

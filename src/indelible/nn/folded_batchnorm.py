@@ -4,8 +4,8 @@ In evaluation mode BatchNorm is the affine map  s (z - mu) + beta  with  s = gam
 
     BN(W * x + b) = (s W) * x + (s (b - mu) + beta)
 
-and a convolution followed by BatchNorm is one convolution. Whoever passes many images through a model that does not
-change - a search for patches, an evaluation - saves a pass over every activation, forwards and backwards.
+and a convolution followed by BatchNorm is one convolution. A search that passes many images through a model which does
+not change saves a pass over every activation, forwards and backwards.
 """
 
 import copy
@@ -26,21 +26,22 @@ def folded(model: nn.Module, probe: Tensor) -> nn.Module:
     """Return a frozen copy of ``model`` in evaluation mode, with BatchNorm folded away where that is safe.
 
     Safe is a convolution and a BatchNorm layer that are called once each, one right after the other, in a network that
-    ``torch.fx`` can trace. The logits of ``probe`` are compared with the model's own; where they differ, and where
-    tracing fails, the copy is the model as it is.
+    ``torch.fx`` can trace, and of no subclass. The logits of ``probe`` are compared with the model's own; where they
+    differ, and where tracing fails, the copy is the model as it is.
 
     Args:
         model: Any classifier; it is left alone.
-        probe: (N, C, H, W), a few images as the model sees them.
+        probe: (N, C, H, W), a few images as the model sees them; the copy lies on their device.
     """
-    plain = copy.deepcopy(model).requires_grad_(False).eval()
-    try:
-        traced = fx.symbolic_trace(copy.deepcopy(plain))
-        _fold(traced)
-        with torch.no_grad():
-            expected, found = logits_of(plain(probe)), logits_of(traced(probe))
-    except Exception:  # noqa: BLE001 - tracing runs the model's own code, which may raise anything
-        return plain
+    plain = copy.deepcopy(model).requires_grad_(False).eval().to(probe.device)
+    with torch.no_grad():
+        expected = logits_of(plain(probe))
+        try:
+            traced = fx.symbolic_trace(plain)  # shares its layers; folding replaces them and changes none
+            _fold(traced)
+            found = logits_of(traced(probe))
+        except Exception:  # noqa: BLE001 - tracing runs the model's own code, which may raise anything
+            return plain
     close = float((expected - found).abs().max()) <= _CLOSE * float(expected.abs().max())
     return traced.requires_grad_(False) if close else plain
 
@@ -53,8 +54,8 @@ def _fold(traced: fx.GraphModule) -> None:
         if not isinstance(before, fx.Node) or before.op != "call_module" or len(before.users) > 1:
             continue
         convolution, norm = (traced.get_submodule(str(part.target)) for part in (before, node))
-        if not isinstance(convolution, nn.Conv2d) or not isinstance(norm, nn.BatchNorm2d):
-            continue
+        if type(convolution) is not nn.Conv2d or type(norm) is not nn.BatchNorm2d:
+            continue  # a subclass may do anything
         if times[id(convolution)] == times[id(norm)] == 1 and norm.running_mean is not None:
             path, _, name = str(before.target).rpartition(".")
             setattr(traced.get_submodule(path), name, fuse_conv_bn_eval(convolution, norm))
