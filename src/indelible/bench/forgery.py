@@ -65,7 +65,7 @@ class ForgerySettings:
 
     surrogates: int = 6
     images: int = 100
-    targets: Sequence[int | None] = (0, 8)
+    targets: Sequence[int | None] = (0, 8, None)
     steps: int = 40
     eps: float = 0.25
     key_draws: int = 200
