@@ -203,6 +203,11 @@ class TestBadInput:
             (["embed", "--out", "x", "--set", "eps"], "name=value"),
             (["embed", "--out", "x", "--set", "epsilon=1"], "eps"),
             (["embed", "--out", "x", "--train", "epoch=1"], "epochs"),
+            (
+                ["embed", "--out", "x", "--set", "epochs=1"],
+                "'epochs' is a setting of the training. Give it as --train epochs=1",
+            ),
+            (["embed", "--out", "x", "--train", "alpha=0.1"], "the method app. Give it as --set alpha=0.1"),
             (["embed", "--out", "x", "--set", "eps=abc"], "'eps' must be a number, but came as 'abc'"),
             (["embed", "--out", "x", "--set", "rows=2.5"], "must be a whole number"),
             (["embed", "--out", "x", "--set", "clean_bn=1"], "must be true or false"),

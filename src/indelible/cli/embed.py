@@ -67,7 +67,27 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.out is None:
         raise InputError("name the folder of the run: --out runs/app")
+    _check_places(arguments)
     return in_processes(_embed, arguments)
+
+
+def _check_places(arguments: argparse.Namespace) -> None:
+    """Refuse a setting that was given to the wrong one of ``--set`` and ``--train``, and say where it belongs."""
+    from dataclasses import fields
+
+    from indelible.base.errors import InputError
+    from indelible.embed import EMBEDDINGS
+    from indelible.train import TrainSettings
+
+    method = EMBEDDINGS[arguments.method]
+    own, training = ({field.name for field in fields(settings)} for settings in (method.build, TrainSettings))
+    for option, other, here, there, what in (
+        ("--set", "--train", own, training, "the training"),
+        ("--train", "--set", training, own, f"the method {method.name}"),
+    ):
+        for name, value in assignments(getattr(arguments, option[2:])).items():
+            if name not in here and name in there:
+                raise InputError(f"{name!r} is a setting of {what}. Give it as {other} {name}={value}.")
 
 
 def _embed(arguments: argparse.Namespace, _group: "Group") -> None:
