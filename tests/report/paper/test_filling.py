@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from indelible.report.paper.figures import figures
 from indelible.report.paper.filling import fill
 from indelible.report.paper.grid import Entry, Grid, Value
 from indelible.report.paper.layouts import LAYOUTS
@@ -192,7 +193,12 @@ def test_the_comparisons_of_the_appendix_stand_beside_the_paper(scale: str) -> N
     for cell in list(cells):
         after = make_cell("content", cell["method"], "ft-2e-2", wsr=0.4)
         cells.append({**after, "settings": {"attack": "ft", "attack_settings": {"lr": 2e-2}}})
-    grid = _grids({"preset": f"ft-learning-rates{scale}", "cells": cells})[0]
+    grid, accuracy = _grids({"preset": f"ft-learning-rates{scale}", "cells": cells})
+    assert [row.labels[0] for row in accuracy.rows] == ["ROSE", "NTL", "CAE", "APP"], "nobody quotes BA"
+    assert f"{len(cells) - 4} of 16 attack cells" in outcome([grid]), "what is quoted is not waited for"
+    drawn = figures(grid)
+    assert drawn is not None
+    assert all("*" not in label for label, _ in drawn.legend)
     assert [row.labels[0] for row in grid.rows] == ["ROSE*", "ROSE", "NTL*", "NTL", "CAE*", "CAE", "APP"]
     assert _entry(grid, ("NTL",), "2e-2").difference == pytest.approx(0.4 - 0.3671)
     assert any("error rate" in note for note in grid.notes)

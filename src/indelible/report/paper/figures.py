@@ -58,10 +58,7 @@ def _drawings(grid: Grid) -> list[tuple[str, str, list[str], list[Curve]]]:
     places = [number for number, column in enumerate(grid.columns) if column.measure == "wsr" and column.condition]
     titles = [grid.columns[number].title if grid.columns[number].group == "After" else "Before" for number in places]
     if grid.layout.across == "attacks":
-        return [
-            (_shared(grid, group[0]), "Attack", titles, [(_own(grid, row), _pick(row, places)) for row in group])
-            for group in groups
-        ]
+        return [(_shared(grid, group[0]), "Attack", titles, _curves(grid, group, places)) for group in groups]
     after = [(number, title) for number, title in zip(places, titles, strict=True) if title != "Before"]
     if grid.layout.across == "rows" and len(groups) == 1:
         ticks = [row.labels[-1] for row in grid.rows]
@@ -84,6 +81,11 @@ def _drawings(grid: Grid) -> list[tuple[str, str, list[str], list[Curve]]]:
         (title, over, ticks, [(name, [_find(group, name, number) for group in groups]) for name in names])
         for number, title in after
     ]
+
+
+def _curves(grid: Grid, rows: Sequence[Row], places: Sequence[int]) -> list[Curve]:
+    """Return a curve for each row; two quoted numbers are none."""
+    return [(_own(grid, row), _pick(row, places)) for row in rows if not row.quoted]
 
 
 def _shared(grid: Grid, row: Row) -> str:

@@ -44,6 +44,7 @@ def fill(layout: Layout, reported: Sequence[Observation], measured: Sequence[Obs
     for measure in ("wsr", "ba"):
         columns = _columns(layout, measure)
         rows = [_row(layout, columns, key, theirs.get(key, ()), ours.get(key, ())) for key in shown]
+        rows = [row for row in rows if not row.quoted or any(entry.reported is not None for entry in row.entries)]
         grid = _grid(layout, measure, columns, rows, extra=_networks(ours, theirs))
         if any(column.group == "After" for column in grid.columns):
             grids.append(grid)

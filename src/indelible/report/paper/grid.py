@@ -8,10 +8,12 @@ from typing import Any, Literal
 from indelible.report.paper.layouts import Condition, Layout
 from indelible.report.paper.observations import Observation
 
-__all__ = ["Column", "Entry", "Grid", "Key", "Measure", "Row", "Value", "rate"]
+__all__ = ["QUOTED", "Column", "Entry", "Grid", "Key", "Measure", "Row", "Value", "rate"]
 
 Measure = Literal["wsr", "ba"]
 Key = tuple[Any, ...]
+QUOTED = "*"
+"""Ends the name of a method whose numbers are quoted from its own publication, as in the paper's tables."""
 
 
 def rate(value: float) -> str:
@@ -87,6 +89,11 @@ class Row:
     labels: tuple[str, ...]
     key: Key
     entries: tuple[Entry, ...]
+
+    @property
+    def quoted(self) -> bool:
+        """Whether its numbers are quoted from a method's own publication: such a row is never measured."""
+        return bool(self.key) and str(self.key[-1]).endswith(QUOTED)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ def outcome(grids: Sequence[Grid]) -> str:
 
 def _measured(grid: Grid) -> str:
     done = sum(entry.measured is not None for row in grid.rows for entry in _after(grid, row.entries))
-    total = sum(len(_after(grid, row.entries)) for row in grid.rows)
+    total = sum(len(_after(grid, row.entries)) for row in grid.rows if not row.quoted)
     said = f"{grid.title}: {done} of {total} attack cells are measured."
     (won, of), (least, kinds) = wins(grid, measured=True)
     if not of:
