@@ -49,7 +49,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
-            output_dir=folder, num_train_epochs=6, per_device_train_batch_size=64, learning_rate=2e-3, use_cpu=True,
+            output_dir=folder, num_train_epochs=12, per_device_train_batch_size=64, learning_rate=2e-3, use_cpu=True,
             save_strategy="no", report_to=[], disable_tqdm=True, logging_strategy="no", seed=0,
         )  # fmt: skip
         items = Items(train.images, train.labels)

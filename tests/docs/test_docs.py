@@ -82,7 +82,7 @@ class TinyData:
             "indelible": indelible,
             "torch": torch,
             "model": TinyNet(classes=10),
-            "key": indelible.Key.create(kind="noise", classes=10, shape=data.shape, target=0),
+            "key": indelible.Key.create(kind="noise", classes=10, shape=data.shape, target=0, secret=bytes(32)),
             "carriers": (data.images, data.labels),
             "loader": DataLoader(pair, batch_size=40),
             "owner_data": data,
