@@ -85,9 +85,10 @@ def _check_places(arguments: argparse.Namespace) -> None:
         ("--set", "--train", own, training, "the training"),
         ("--train", "--set", training, own, f"the method {method.name}"),
     ):
-        for name, value in assignments(getattr(arguments, option[2:])).items():
+        for pair in getattr(arguments, option[2:]):
+            name = pair.partition("=")[0]
             if name not in here and name in there:
-                raise InputError(f"{name!r} is a setting of {what}. Give it as {other} {name}={value}.")
+                raise InputError(f"{name!r} is a setting of {what}. Give it as {other} {pair}.")
 
 
 def _embed(arguments: argparse.Namespace, _group: "Group") -> None:
