@@ -63,7 +63,7 @@ def test_best_leaves_out_what_costs_more_and_keeps_less() -> None:
 def test_other_attacks_and_kinds() -> None:
     halves = {spot.label: spot.wsr for spot in frontier(CELLS, attack="nad").spots}
     assert halves["exact"] == 0.45
-    assert [spot.label for spot in frontier(CELLS, kind="noise").spots] == ["fast"]
+    assert [spot.label for spot in frontier(CELLS, kinds=["noise"]).spots] == ["fast"]
     with pytest.raises(InputError, match="anp"):
         frontier(CELLS, attack="anp")
 
@@ -75,9 +75,18 @@ def test_there_and_back_and_words() -> None:
     assert "with eps 0 at the same exposure WSR 50.0 %" in " ".join(made.sentences())
 
 
+def test_spots_of_other_kinds_and_seeds_are_named() -> None:
+    made = frontier(CELLS)
+    assert {spot.label: spot.over for spot in made.spots}["fast"] == ("content 0", "noise 1")
+    assert "Not all are of the same kinds and seeds: vanilla content 0;" in made.sentences()[-1]
+    alike = frontier(CELLS, kinds=["content"])
+    assert len(alike.sentences()) == len(alike.spots)
+    assert made.rows()[-2]["over"] == "content 0, noise 1"
+
+
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     records, out = tmp_path / "records.json", tmp_path / "out"
     records.write_text(json.dumps({"cells": CELLS}))
-    assert main(["analyze", "frontier", str(records), "--out", str(out)]) == 0
+    assert main(["analyze", "frontier", str(records), "--out", str(out), "--kind", "content,noise"]) == 0
     assert "exact: 2.00 x plain training" in capsys.readouterr().out
     assert (out / "analysis.json").is_file()

@@ -103,6 +103,13 @@ def test_which_steps_have_passes_and_how_many_images(net: TinyNet, data: ImageDa
     assert AdversarialPerturbation(clean_bn=False).extra_rows() == 128
 
 
+def test_the_first_step_with_passes() -> None:
+    """Three quarters of so many steps, and the last one at the latest: no training is without passes."""
+    late = AdversarialPerturbation(after=0.75)
+    assert [late.first_step(steps) for steps in (0, 1, 2, 4, 5, 400)] == [0, 0, 1, 3, 4, 300]
+    assert AdversarialPerturbation().first_step(400) == 0
+
+
 def test_late_passes_in_somebody_elses_loop(net: TinyNet, data: ImageData, key: Key) -> None:
     images = data.images[:16].float() / 255
     mark = indelible.APP(net.train(), key, data, rows=8, clean_rows=8, after=0.5, steps=5)
@@ -110,6 +117,15 @@ def test_late_passes_in_somebody_elses_loop(net: TinyNet, data: ImageData, key: 
     assert [loss > 0 for loss in losses] == [False, False, False, True, True]
     with pytest.raises(InputError, match="steps=31200"):
         indelible.APP(net, key, data, after=0.5)
+
+
+def test_fewer_passes_weigh_more(net: TinyNet, data: ImageData, key: Key) -> None:
+    """In every second step of the last quarter of a training: eight times the gradient of a pass in every step."""
+    net = net.double().train()
+    rows = rows_of(data, key)
+    expected = [8 * gradient for gradient in worst_gradient(net, ascent_of(net, *rows), *rows)]
+    passes_of(net, data, key, every=2, after=0.75).add_gradient(*rows)
+    assert_same(gradients(net), expected)
 
 
 def test_late_passes_in_a_training_run(net: TinyNet, key: Key) -> None:
@@ -156,9 +172,11 @@ def test_compiled_networks_have_clean_statistics_too(net: TinyNet, data: ImageDa
 
 def test_settings_of_preset_and_recipe() -> None:
     """What is given wins over the recipe, and the recipe over the preset."""
-    fast = {"fraction": 0.02, "alpha": 0.05, "rows": 16, "clean_rows": 16, "every": 2}
-    assert settings_of("app", "cpu", "fast", {}) == fast
-    assert settings_of("app", "paper", "fast", {"rows": 8}) == {"rows": 8, "clean_rows": 16, "every": 2}
+    fast = {"alpha": 0.15, "rows": 16, "clean_rows": 16, "every": 2}
+    assert settings_of("app", "cpu", "fast", {}) == {"fraction": 0.02, **fast}
+    assert settings_of("app", "paper", "fast", {"rows": 8}) == {**fast, "rows": 8}
+    light = {"rows": 16, "clean_rows": 16, "after": 0.5}
+    assert settings_of("app", "cpu", "light", {}) == {"fraction": 0.02, "alpha": 0.05, **light}
     assert settings_of("vanilla", "paper", "fast", {}) == {}
 
 

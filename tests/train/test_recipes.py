@@ -12,10 +12,15 @@ from tests.conftest import TinyNet, stripes
 def test_fast_on_each_preset_and_start() -> None:
     fast = RECIPES["fast"]
     scratch, trained = fast.changes("cpu", device="cpu"), fast.changes("cpu", "trained", device="cpu")
-    assert (scratch["epochs"], scratch["augmentation"], scratch["schedule"].kind) == (8, "crop-alternate", "one-cycle")
+    assert (scratch["epochs"], scratch["augmentation"], scratch["schedule"].kind) == (7, "crop-alternate", "one-cycle")
     assert "epochs" not in trained
     assert "compile" not in scratch
     assert fast.changes("paper", device="cuda:1")["compile"] is True
+
+
+def test_light_leaves_the_training_alone() -> None:
+    assert RECIPES["light"].changes("cpu", device="cpu") == {}
+    assert RECIPES["light"].changes("paper", device="cuda") == {}
 
 
 def test_a_run_with_the_recipe(net: TinyNet, key: Key) -> None:
@@ -25,5 +30,7 @@ def test_a_run_with_the_recipe(net: TinyNet, key: Key) -> None:
     train, method = embedded.record.settings["train"], embedded.record.settings["method"]
     assert (train["augmentation"], train["nesterov"], train["epochs"]) == ("crop-alternate", True, 1)
     assert (method["rows"], method["clean_rows"], method["every"]) == (4, 16, 2)
+    # Of two steps one has the passes: 4 + 16 rows, twice.
+    assert embedded.record.images == 64 + 2 * (4 + 16)
     with pytest.raises(UnknownNameError, match="fast"):
         indelible.embed(net, stripes(64), key, recipe="faster", device="cpu")

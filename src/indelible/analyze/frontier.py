@@ -5,10 +5,11 @@ Cost is image passes relative to plain training, by the settings of each model: 
 the same on any two machines. Beside each variant stands its control: eps 0 at the same exposure, that is the same rows,
 clean rows, steps between and share of the training. What the perturbation itself gives is the distance between the two.
 
-Kinds of marks and seeds are put together: a spot is their mean, with the lowest and the highest.
+Kinds of marks and seeds are put together: a spot is their mean, with the lowest and the highest. Where not all spots
+are of the same kinds and seeds, the result says so.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar
@@ -38,6 +39,7 @@ class Spot:
         ba: Mean accuracy before the attack.
         ba_after: Mean accuracy after the attack.
         runs: Models, over kinds and seeds.
+        over: Those kinds and seeds, such as ``"content 0"``.
         control: Label of the control at the same exposure; None for a control, and where there is none.
         perturbed: Whether weights are perturbed: False for controls and other methods.
     """
@@ -50,6 +52,7 @@ class Spot:
     ba: float
     ba_after: float
     runs: int
+    over: tuple[str, ...]
     control: str | None
     perturbed: bool
 
@@ -69,7 +72,10 @@ class Frontier(Analysis):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row a method."""
-        return [{name: getattr(spot, name) for name in Spot.__dataclass_fields__} for spot in self.spots]
+        names = [name for name in Spot.__dataclass_fields__ if name != "over"]
+        return [
+            {**{name: getattr(spot, name) for name in names}, "over": ", ".join(spot.over)} for spot in self.spots
+        ]  # fmt: skip
 
     def best(self) -> list[Spot]:
         """Return the perturbed methods that no cheaper, or equally cheap, perturbed one beats in WSR."""
@@ -85,23 +91,27 @@ class Frontier(Analysis):
         said = []
         for spot in self.spots:
             words = f"{spot.label}: {spot.cost:.2f} x plain training, WSR {100 * spot.wsr:.1f} % after "
-            words += f"{self.attack.upper()} ({100 * spot.low:.1f} to {100 * spot.high:.1f}, {spot.runs} models), "
+            models = "1 model" if spot.runs == 1 else f"{spot.runs} models"
+            words += f"{self.attack.upper()} ({100 * spot.low:.1f} to {100 * spot.high:.1f}, {models}), "
             words += f"BA {100 * spot.ba:.1f} % before"
             if spot.control is not None:
                 words += f"; with eps 0 at the same exposure WSR {100 * known[spot.control].wsr:.1f} %"
             said.append(words + ".")
+        if len({spot.over for spot in self.spots}) > 1:
+            over = "; ".join(f"{spot.label} {', '.join(spot.over)}" for spot in self.spots)
+            said.append(f"Not all are of the same kinds and seeds: {over}.")
         return said
 
 
-def frontier(cells: Iterable[Cell], *, attack: str = "ft", kind: str | None = None) -> Frontier:
+def frontier(cells: Iterable[Cell], *, attack: str = "ft", kinds: Collection[str] = ()) -> Frontier:
     """Return cost and robustness of every method in a benchmark's records.
 
     Args:
         cells: Records, as :func:`~indelible.analyze.curves.cells_of` reads them.
         attack: The attack after which WSR is taken; its label in the preset.
-        kind: Only this kind of mark.
+        kinds: Only these kinds of marks; all if there are none.
     """
-    chosen = [cell for cell in cells if kind is None or cell["kind"] == kind]
+    chosen = [cell for cell in cells if not kinds or cell["kind"] in kinds]
     models = {_name(cell): cell for cell in chosen if cell.get("attack") is None}
     after = {_name(cell): cell for cell in chosen if cell.get("attack") == attack}
     labels = list(dict.fromkeys(cell["method"] for name, cell in models.items() if name in after))
@@ -146,6 +156,7 @@ def _spot(label: str, found: Mapping[str, Sequence[tuple[Cell, Cell]]]) -> Spot:
         label=label, cost=cost, wsr=fmean(kept), low=min(kept), high=max(kept),
         ba=fmean(float(model["measured"]["ba"]) for model, _ in pairs),
         ba_after=fmean(float(attacked["measured"]["ba"]) for _, attacked in pairs), runs=len(pairs),
+        over=tuple(sorted(f"{model['kind']} {model['seed']}" for model, _ in pairs)),
         control=_control(method, found), perturbed=method is not None and method.eps > 0,
     )  # fmt: skip
 

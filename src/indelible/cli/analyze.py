@@ -62,7 +62,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     made["curves"].add_argument("--attack", help="only records of this attack; none for models before any")
     made["curves"].add_argument("--kind", help="only records of this kind of mark: content, noise, ...")
     made["frontier"].add_argument("--attack", default="ft", help="WSR after this attack (default: ft)")
-    made["frontier"].add_argument("--kind", help="only records of this kind of mark: content, noise, ...")
+    made["frontier"].add_argument("--kind", help="only records of this kind of mark, or these: content,unrelated")
     made["dynamics"].add_argument("--attack", help="removal attack (default: ft)")
     made["dynamics"].add_argument(
         "--attack-set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the attack"
@@ -171,7 +171,8 @@ def _frontier(arguments: argparse.Namespace, _out: Path) -> "Analysis":
     from indelible.analyze import cells_of, frontier
 
     cells = [cell for path in arguments.runs for cell in cells_of(path)]
-    return frontier(cells, attack=arguments.attack, kind=arguments.kind)
+    kinds = arguments.kind.split(",") if arguments.kind else ()
+    return frontier(cells, attack=arguments.attack, kinds=kinds)
 
 
 def _dynamics(arguments: argparse.Namespace, out: Path) -> "Analysis":

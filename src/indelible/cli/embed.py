@@ -18,6 +18,7 @@ EXAMPLES = [
     "indelible embed --out runs/app",
     "indelible embed --data cifar10 --model resnet-18 --preset paper --out runs/cifar",
     "indelible embed --data cifar10 --model mypackage.nets:build --method vanilla --kind noise --out runs/own",
+    "indelible embed --recipe light --out runs/light",
     "indelible embed --recipe fast --out runs/fast",
     "indelible embed --set eps=0.01 --set alpha=0.05 --train epochs=30 --out runs/other",
     "indelible embed --start trained --weights runs/plain --out runs/protected",
@@ -40,7 +41,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--method", default="app", help="embedding method (default: app)")
     command.add_argument("--preset", default="cpu", help="paper or cpu (default: cpu)")
-    command.add_argument("--recipe", help="fast: fewer epochs and cheaper watermark passes (default: none)")
+    command.add_argument("--recipe", help="light: cheaper watermark passes; fast: fewer epochs as well (default: none)")
     command.add_argument(
         "--start", default="scratch", help="scratch or trained: a short, gentle run (default: scratch)"
     )

@@ -16,14 +16,14 @@ and Algorithm 1:
 | c-BN | ``clean_bn`` | True | Section 3.3; False is the "APP only" row of Table 3 |
 | - | ``negatives`` | 0 | ours: share of images with a decoy's mark and their true label |
 | steps between | ``every`` | 1 | ours: watermark passes in each ``every``-th step, weighted ``every * alpha`` |
-| - | ``after`` | 0 | ours: share of the training before the first watermark pass |
+| - | ``after`` | 0 | ours: share of the training before the first watermark pass; alpha is divided by the rest |
 | - | ``keep`` | 1 | ours: watermark passes that one ascent direction serves |
 | - | ``ascent_rows`` | None | ours: watermark rows, and clean rows, of the ascent pass; None: as many as there are |
 
 ``eps=0`` with ``clean_bn=True`` is the "c-BN only" row of Table 3: the same watermark exposure without perturbation. It
 is the control that tells what the perturbation itself gives. At their defaults the last four settings are the paper's
-method, exactly; other values are cheaper estimators of the same objective. The recipe ``fast`` is one of them, and
-docs/speed.md has the cost of others.
+method, exactly; other values are cheaper estimators of the same objective. The recipes ``light`` and ``fast`` are two
+of them, and docs/speed.md compares them with others.
 
 BatchNorm's affine parameters are neither perturbed nor trained by the watermark passes; layers are found by type.
 Weights are restored from a copy, to the bit.
@@ -171,8 +171,11 @@ class AdversarialPerturbation(EmbeddingMethod):
     # Few steps need a larger alpha than the paper's; smaller passes keep the price near twice plain training.
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "alpha": 0.05, "rows": 32, "clean_rows": 32}
 
-    # A quarter of a plain step: docs/speed.md.
-    recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {"fast": {"rows": 16, "clean_rows": 16, "every": 2}}
+    # A quarter more than plain training, both; the alpha of fast is for some 3,000 steps. docs/speed.md compares them.
+    recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "light": {"rows": 16, "clean_rows": 16, "after": 0.5},
+        "fast": {"alpha": 0.15, "rows": 16, "clean_rows": 16, "every": 2},
+    }
     added: ClassVar[Mapping[str, Any]] = {"after": 0.0, "keep": 1, "ascent_rows": None}
 
     eps: float = 0.02
@@ -202,8 +205,12 @@ class AdversarialPerturbation(EmbeddingMethod):
             raise InputError(f"after is a share of the training in [0, 1), but is {self.after}.")
 
     def first_step(self, steps: int) -> int:
-        """Return the step of the first watermark pass in a training of so many."""
-        return math.ceil(self.after * steps)
+        """Return the step of the first watermark pass in a training of so many; the last one at the latest."""
+        return min(math.ceil(self.after * steps), max(0, steps - 1))
+
+    def weight(self) -> float:
+        """Return the weight of a watermark pass: alpha on average over all steps, whatever share of them has passes."""
+        return self.alpha * self.every / (1 - self.after)
 
     def extra_rows(self) -> float:
         """Return how many rows a step passes beyond its ordinary ones, on average over the whole training."""

@@ -191,7 +191,8 @@ def embed(
         key: The owner's key.
         method: A registered name (``indelible embed --list``) or a method value.
         preset: ``"paper"`` (100 epochs, a GPU job) or ``"cpu"``.
-        recipe: ``"fast"`` changes the preset, and the settings of a method given by its name, for the shortest time.
+        recipe: Changes the preset, and the settings of a method given by its name: ``"light"`` makes APP's passes
+            cheaper, ``"fast"`` shortens the training as well.
         start: ``"trained"`` protects a model that is trained already: the preset's short form, at a low rate.
         train: Training settings, or a mapping of changes to the preset's.
         seed: The same seed and settings give the same bits on the same machine.

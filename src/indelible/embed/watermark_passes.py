@@ -159,7 +159,7 @@ class WatermarkPasses:
                 del gradients
             with scope:
                 loss = _loss(self.model, joined, labels, method.clean_bn)
-                total = scale(method.alpha * method.every * share.weight(method.rows) * loss)
+                total = scale(method.weight() * share.weight(method.rows) * loss)
                 if finished:
                     add_averaged_gradient(self.model, total, average)
                 else:

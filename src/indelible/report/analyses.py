@@ -30,7 +30,8 @@ _NOTES = {
     "statistics are estimated anew at every point.",
     "tsne": "Panels of one row share one map; those of different models do not. The share of neighbours is counted in "
     "the feature space, not in the picture.",
-    "frontier": "Open rings are controls: eps 0, the same exposure to watermark samples. Lines span kinds and seeds.",
+    "frontier": "Open rings are controls: eps 0, the same exposure to watermark samples. Lines span kinds and seeds. "
+    "Variants of the same cost stand side by side.",
     "dynamics": "Measured from outside by the holder of the key; the attacker sees none of it.",
 }
 

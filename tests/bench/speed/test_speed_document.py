@@ -47,6 +47,16 @@ def test_a_ratio_may_be_fifteen_per_cent_above_the_committed_one(ratio: float, h
     assert found.allowed == pytest.approx(2.3)
 
 
+@pytest.mark.parametrize(("ratio", "holds"), [(2.9, True), (3.1, False)])
+def test_a_ratio_may_be_that_of_the_highest_committed_round(ratio: float, holds: bool) -> None:
+    """Rounds of 1.9, 2 and 3: more than the 15 % above 2. A tolerance that is given counts alone."""
+    baseline = rows_of(entry(network="resnet-mini", plain=[1.0] * 3, app=[1.9, 2.0, 3.0]))
+    measured = rows_of(entry(network="resnet-mini", plain=[1.0], app=[ratio]))
+    [found] = check_speed(measured, baseline)
+    assert (found.holds, found.allowed) == (holds, 3.0)
+    assert check_speed(measured, baseline, tolerance=0.15)[0].allowed == pytest.approx(2.3)
+
+
 @pytest.mark.parametrize(("ratio", "holds"), [(2.79, True), (2.81, False)])
 def test_what_is_promised(ratio: float, holds: bool) -> None:
     [found] = check_speed(rows_of(entry(plain=[1.0], app=[ratio])), [])

@@ -12,9 +12,19 @@ import torch
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.bench.speed import PARTS, choose_units, measure_units
 from indelible.bench.speed.run import Unit
-from indelible.bench.speed.steps import CASES, Scene, memory_round, noisy_passes_a_step, plain_rate, steps_round
+from indelible.bench.speed.steps import (
+    APP_CASES,
+    CASES,
+    Scene,
+    memory_round,
+    noisy_passes_a_step,
+    passes_a_step,
+    plain_rate,
+    steps_round,
+)
 from indelible.bench.speed.suite import attacks_round, verify_round
 from indelible.cli import main
+from indelible.embed.app import AdversarialPerturbation
 from indelible.embed.cw import CertifiedTraining
 
 TINY = Scene(network="resnet-mini", shape=(1, 28, 28), batch_size=8)
@@ -41,6 +51,18 @@ def test_noisy_passes_by_hand() -> None:
     """One pass without noise and 20 levels of 100 draws, over 313 steps of 128 images."""
     assert noisy_passes_a_step(128) == pytest.approx(2001 / 313)
     assert noisy_passes_a_step(40_000, CertifiedTraining(levels=3, draws=2, batches=2)) == 10
+
+
+def test_passes_that_begin_late_weigh_by_their_share_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step with passes that takes 5 beside a plain one of 2, in a quarter of the training: 2 + 3 / 4."""
+    late = AdversarialPerturbation(rows=4, clean_rows=4, after=0.75)
+    monkeypatch.setitem(APP_CASES, "APP light", late)
+    monkeypatch.setattr("indelible.bench.speed.steps._LEAST_SECONDS", 0.0)
+    # The first reading tells how often to repeat; then plain and APP light.
+    readings = iter([2.0, 2.0, 5.0])
+    monkeypatch.setattr("indelible.bench.speed.steps.seconds_of", lambda *_: next(readings))
+    assert dict(steps_round(TINY, ["plain", "APP light"])(())) == {"plain": 2.0, "APP light": 2.75}
+    assert [passes_a_step(case, 128) for case in ("plain", "EW", "APP exact", "APP light")] == [1, 1, 1, 0.25]
 
 
 def test_attacks_and_verification() -> None:
@@ -89,7 +111,7 @@ def test_what_is_measured_once_goes_on_case_by_case(tmp_path: Path) -> None:
 def test_memory_by_case() -> None:
     """APP holds a copy of the weights and the gradients beside the activations of a batch that is larger here."""
     found = dict(memory_round(TINY)(["EW", "CW", "c-BN only", "Vanilla"]))
-    assert list(found) == ["plain", "APP exact", "APP fast"]
+    assert list(found) == ["plain", "APP exact", "APP light", "APP fast"]
     assert found["plain"] < found["APP fast"] < found["APP exact"]
 
 
@@ -130,7 +152,7 @@ def test_run_and_check_as_commands(tmp_path: Path, capsys: pytest.CaptureFixture
     assert json.loads(capsys.readouterr().out)["holds"] is True
     committed = json.loads(out.read_text())
     for row in committed["rows"]:
-        row["ratio"] /= 2
+        row.update(ratio=row["ratio"] / 2, high=row["high"] / 2)
     out.write_text(json.dumps(committed))
     assert main(["bench", "check", "speed", *words, "--baseline", str(out)]) == 1
     assert "SLOWER verify, resnet-mini, verification" in capsys.readouterr().out

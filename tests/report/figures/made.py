@@ -68,8 +68,8 @@ def _dynamics() -> Dynamics:
 def _frontier() -> Frontier:
     def spot(label: str, cost: float, wsr: float, *, perturbed: bool = True, control: str | None = None) -> Spot:
         return Spot(
-            label=label, cost=cost, wsr=wsr, low=wsr - 0.1, high=wsr, ba=0.8, ba_after=0.79, runs=2, control=control,
-            perturbed=perturbed,
+            label=label, cost=cost, wsr=wsr, low=wsr - 0.1, high=wsr, ba=0.8, ba_after=0.79, runs=2,
+            over=("content 0", "content 1"), control=control, perturbed=perturbed,
         )  # fmt: skip
 
     spots = (

@@ -1,6 +1,7 @@
 """The regression check: measured ratios against committed ones, and against what the project promises.
 
-A ratio may exceed the committed one by its part's tolerance. Ratios, not seconds: another machine is another speed, but
+A ratio may exceed the committed one by its part's tolerance, or reach the highest of the committed rounds: what one of
+them took is no regression. Ratios, not seconds: another machine is another speed, but
 what a method costs beside a plain step is nearly the same.
 
 | part | tolerance | why |
@@ -12,8 +13,8 @@ what a method costs beside a plain step is nearly the same.
 
 The grid is not checked: its throughput is a matter of the cores that are free.
 
-Promises, for ResNet-18 at a batch of 128: APP exact at most 2.8 times a plain step, APP fast 1.25 times, memory of
-both 1.3 times; for the CPU network the data pipeline at most 5 % of a plain step.
+Promises, for ResNet-18 at a batch of 128: APP exact at most 2.8 times a plain step, APP light and fast 1.25 times,
+memory of all three 1.3 times; for the CPU network the data pipeline at most 5 % of a plain step.
 """
 
 from collections.abc import Sequence
@@ -27,8 +28,10 @@ TOLERANCES = {"app": 0.15, "methods": 0.15, "memory": 0.05, "attacks": 0.5, "ver
 _PIPELINE, _PIPELINE_TOLERANCE = "data pipeline", 1.0
 PROMISES = {
     ("app", "resnet-18", 128, "APP exact"): 2.8,
+    ("app", "resnet-18", 128, "APP light"): 1.25,
     ("app", "resnet-18", 128, "APP fast"): 1.25,
     ("memory", "resnet-18", 128, "APP exact"): 1.3,
+    ("memory", "resnet-18", 128, "APP light"): 1.3,
     ("memory", "resnet-18", 128, "APP fast"): 1.3,
     ("app", "resnet-mini", 128, _PIPELINE): 0.05,
 }
@@ -77,8 +80,10 @@ def check_speed(
         spare = _tolerance(row) if tolerance is None else tolerance
         known = committed.get(row.name)
         if known is not None and row.part in TOLERANCES and row.case != row.base:
-            why = f"committed {known.ratio:.3g}, {100 * spare:.0f} % more at most"
-            findings.append(Finding(row=row, allowed=known.ratio * (1 + spare), why=why))
+            allowed, why = known.ratio * (1 + spare), f"committed {known.ratio:.3g}, {100 * spare:.0f} % more at most"
+            if tolerance is None and known.high > allowed:
+                allowed, why = known.high, f"committed {known.ratio:.3g}, one round of it {known.high:.3g}"
+            findings.append(Finding(row=row, allowed=allowed, why=why))
         if promises and row.name in PROMISES:
             findings.append(Finding(row=row, allowed=PROMISES[row.name], why="promised"))
     return findings

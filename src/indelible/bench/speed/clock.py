@@ -4,6 +4,7 @@ On a CPU time is processor time of the whole process, all threads together: what
 not count. On an accelerator it is wall time between two moments at which the device has nothing left to do.
 """
 
+import os
 import time
 from collections.abc import Callable
 
@@ -45,6 +46,7 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
         before = torch.cuda.memory_allocated(device)
         work()
         return torch.cuda.max_memory_allocated(device) - before
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler else writes its stages among our lines
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
         kept = work()
     del kept

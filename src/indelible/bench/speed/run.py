@@ -6,7 +6,7 @@ broken off loses at most one; of memory and the grid, which are measured once, e
 
 | part | cases | base | value |
 |---|---|---|---|
-| ``app`` | plain, data pipeline, APP exact, APP fast | plain | seconds a step |
+| ``app`` | plain, data pipeline, APP exact, light and fast | plain | seconds a step |
 | ``methods`` | plain, Vanilla, EW, CW, c-BN only | plain | seconds a step |
 | ``memory`` | both together, without the pipeline | plain | MiB |
 | ``attacks`` | every registered attack | plain | seconds an image pass |
@@ -28,7 +28,7 @@ from indelible.base.files import canonical_json, read_json, write_json
 from indelible.base.progress import Progress
 from indelible.base.records import hardware, plain, versions
 from indelible.bench.speed.clock import clock_name
-from indelible.bench.speed.steps import CASES, PLAIN, Round, Scene, memory_round, steps_round
+from indelible.bench.speed.steps import APP_CASES, CASES, PLAIN, Round, Scene, memory_round, steps_round
 from indelible.bench.speed.suite import FORWARD, attacks_round, by_workers, grid_round, verify_round
 
 __all__ = ["NETWORKS", "PARTS", "Unit", "choose_units", "measure_units"]
@@ -113,6 +113,8 @@ def _unit(part: str, scene: Scene, rounds: int) -> Unit:
         "clock": "wall" if part == "grid" else clock_name(scene.device), "threads": torch.get_num_threads(),
         "hardware": plain(hardware(scene.device)), "versions": plain(versions()),
     }  # fmt: skip
+    if part in _BOTH:  # a case of other settings is another case
+        settings["app"] = {case: method.spelled() for case, method in APP_CASES.items()}
     return Unit(
         part=part, network=scene.network, base=base, value=value, rounds=1 if part in _ONCE else rounds,
         settings=settings, prepare=make,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["frontier_drawing"]
 
+_ASIDE = 0.04
 _APP, _OTHER = 2, 0  # looks: APP's in every figure, and Vanilla's
 
 
@@ -31,6 +32,8 @@ def frontier_drawing(result: Frontier) -> Drawing:
             )  # fmt: skip
         percent_axis(above, f"WSR in % after {literal(result.attack.upper())}")
         below.set_ylabel("BA in %")
+        low, high = below.get_ylim()
+        below.set_ylim(low - 0.35 * (high - low), high)  # room for the names
         below.grid(visible=True, axis="y")
         below.set_xlabel("image passes relative to plain training")
         figure.align_ylabels([above, below])
@@ -40,27 +43,35 @@ def frontier_drawing(result: Frontier) -> Drawing:
 
 
 def _spots(axes: "Axes", result: Frontier, rate: str, ink: Ink) -> None:
-    known = {spot.label: spot for spot in result.spots}
+    known = {spot.label: number for number, spot in enumerate(result.spots)}
     for number, spot in enumerate(result.spots):
-        value = 100 * getattr(spot, rate)
+        value, place = 100 * getattr(spot, rate), _place(result, number)
+        lowest = value
         if rate == "wsr":
-            axes.plot(
-                [spot.cost] * 2, [100 * spot.low, 100 * spot.high], color=ink[slot_of(_look(spot)).name], linewidth=0.7
-            )
+            lowest = 100 * spot.low
+            axes.plot([place] * 2, [lowest, 100 * spot.high], color=ink[slot_of(_look(spot)).name], linewidth=0.7)
         axes.plot(
-            [spot.cost], [value], linestyle="none", marker=slot_of(_look(spot)).marker, markersize=5, clip_on=False,
+            [place], [value], linestyle="none", marker=slot_of(_look(spot)).marker, markersize=5, clip_on=False,
             color=ink[slot_of(_look(spot)).name], markerfacecolor=_face(spot, ink), label=_once(result, number),
         )  # fmt: skip
         if spot.control is not None:
             other = known[spot.control]
             axes.plot(
-                [spot.cost, other.cost], [value, 100 * getattr(other, rate)], color=ink["ink"], linewidth=0.5,
-                linestyle=":", zorder=0,
+                [place, _place(result, other)], [value, 100 * getattr(result.spots[other], rate)], color=ink["ink"],
+                linewidth=0.5, linestyle=":", zorder=0,
             )  # fmt: skip
         if spot.perturbed or spot.cost == 1.0:
             axes.annotate(
-                literal(spot.label), (spot.cost, value), xytext=(3, -7), textcoords="offset points", fontsize=6
-            )
+                literal(spot.label), (place, lowest), xytext=(0, -5), textcoords="offset points", fontsize=6,
+                rotation=90, ha="center", va="top",
+            )  # fmt: skip
+
+
+def _place(result: Frontier, number: int) -> float:
+    """Return where a spot stands: at its cost; several of one cost stand side by side around it."""
+    cost = result.spots[number].cost
+    alike = [other for other, spot in enumerate(result.spots) if spot.cost == cost]
+    return cost + _ASIDE * (alike.index(number) - (len(alike) - 1) / 2)
 
 
 def _look(spot: Spot) -> int:
