@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from indelible.analyze.frontier import Frontier, frontier
-from indelible.base.errors import InputError
+from indelible.base.errors import InputError, UnknownNameError
 from indelible.cli import main
 
 FAST: dict[str, Any] = {"rows": 16, "clean_rows": 16, "every": 2}
@@ -66,6 +66,8 @@ def test_other_attacks_and_kinds() -> None:
     assert [spot.label for spot in frontier(CELLS, kinds=["noise"]).spots] == ["fast"]
     with pytest.raises(InputError, match="anp"):
         frontier(CELLS, attack="anp")
+    with pytest.raises(UnknownNameError, match="content"):
+        frontier(CELLS, kinds=["contents"])
 
 
 def test_there_and_back_and_words() -> None:

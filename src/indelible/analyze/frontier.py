@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from indelible.analyze.document import Analysis
-from indelible.base.errors import InputError
+from indelible.base.errors import InputError, UnknownNameError
 from indelible.embed.app import AdversarialPerturbation
 
 __all__ = ["Frontier", "Spot", "frontier"]
@@ -111,7 +111,12 @@ def frontier(cells: Iterable[Cell], *, attack: str = "ft", kinds: Collection[str
         attack: The attack after which WSR is taken; its label in the preset.
         kinds: Only these kinds of marks; all if there are none.
     """
-    chosen = [cell for cell in cells if not kinds or cell["kind"] in kinds]
+    given = list(cells)
+    known = dict.fromkeys(cell["kind"] for cell in given)
+    for kind in kinds:
+        if kind not in known:
+            raise UnknownNameError("kind of mark in these records", kind, known)
+    chosen = [cell for cell in given if not kinds or cell["kind"] in kinds]
     models = {_name(cell): cell for cell in chosen if cell.get("attack") is None}
     after = {_name(cell): cell for cell in chosen if cell.get("attack") == attack}
     labels = list(dict.fromkeys(cell["method"] for name, cell in models.items() if name in after))

@@ -171,7 +171,7 @@ class AdversarialPerturbation(EmbeddingMethod):
     # Few steps need a larger alpha than the paper's; smaller passes keep the price near twice plain training.
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "alpha": 0.05, "rows": 32, "clean_rows": 32}
 
-    # A quarter more than plain training, both; the alpha of fast is for some 3,000 steps. docs/speed.md compares them.
+    # Both 1.25 times plain training at a batch of 128; the alpha of fast is for some 3,000 steps. docs/speed.md.
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "light": {"rows": 16, "clean_rows": 16, "after": 0.5},
         "fast": {"alpha": 0.15, "rows": 16, "clean_rows": 16, "every": 2},

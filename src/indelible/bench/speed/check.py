@@ -1,8 +1,8 @@
 """The regression check: measured ratios against committed ones, and against what the project promises.
 
 A ratio may exceed the committed one by its part's tolerance, or reach the highest of the committed rounds: what one of
-them took is no regression. Ratios, not seconds: another machine is another speed, but
-what a method costs beside a plain step is nearly the same.
+them took is no regression. Ratios, not seconds: another machine is another speed, but what a method costs beside a
+plain step is nearly the same.
 
 | part | tolerance | why |
 |---|---|---|
