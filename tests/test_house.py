@@ -10,7 +10,7 @@ import indelible
 SOURCE = Path(indelible.__file__).parent
 # Imports only point left.
 ROOMS = (
-    "base", "data", "models", "keys", "nn", "train", "embed", "integrations", "attacks", "verify", "evidence", "bench",
+    "base", "data", "models", "keys", "nn", "train", "verify", "embed", "integrations", "attacks", "evidence", "bench",
     "analyze", "report", "cli",
 )  # fmt: skip
 

@@ -32,7 +32,7 @@ __all__ = ["Cell", "Inputs", "data_digests", "plan_cells", "select"]
 FORMAT = 1
 _SPARED = {"evaluate_every", "checkpoint_seconds"}
 _KEY_DEFAULTS = {
-    "scheme": "derived", "target": None, "labels": "fixed", "count": None, "size": 1.0, "transparency": 0.0,
+    "scheme": "derived", "target": None, "labels": None, "marks": None, "count": None, "size": 1.0, "transparency": 0.0,
     "strength": 0.1, "source": None, "source_class": None,
 }  # fmt: skip
 _EARLY = "ft"
@@ -199,7 +199,12 @@ def _key_settings(kind: Variant) -> dict[str, Any]:
     for name in kind.settings:
         if name not in _KEY_DEFAULTS:
             raise UnknownNameError("setting of a key", name, _KEY_DEFAULTS)
-    settings = {"kind": kind.name, **_KEY_DEFAULTS, **kind.settings}
+    settings: dict[str, Any] = {"kind": kind.name, **_KEY_DEFAULTS, **kind.settings}
+    if settings["labels"] is None:
+        single = settings["target"] is not None or settings["scheme"] == "paper"
+        settings["labels"] = "fixed" if single else "codebook"
+    if settings["labels"] != "codebook":
+        del settings["marks"]  # as before there were codebooks: cells of other keys keep their digests
     if settings["scheme"] not in SCHEMES:
         raise UnknownNameError("key scheme", settings["scheme"], SCHEMES)
     return settings

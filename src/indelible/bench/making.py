@@ -86,10 +86,12 @@ def embed_into(folder: Path, job: EmbeddingJob) -> Run | None:
     )  # fmt: skip
     if not current().first:
         return None
-    return Run.save(
+    run = Run.save(
         folder, model=embedded.model, record=embedded.record, architecture=architecture, data=job.data, split=split,
         key=embedded.key,
     )  # fmt: skip
+    run.keep_verdict(embedded.verdict.to_json())
+    return run
 
 
 def attack_into(

@@ -74,6 +74,10 @@ class Batches:
         """Return the order of rows in ``epoch``: int64 (N,)."""
         return torch.randperm(len(self.data), generator=generator(self.seed, "order", epoch))
 
+    def indices(self, epoch: int, step: int) -> Tensor:
+        """Return the rows of the data set that batch ``step`` of ``epoch`` has, over all processes: int64 (n,)."""
+        return self.order(epoch)[step * self.batch_size :][: self.rows(step)]
+
     def flips(self, epoch: int) -> Tensor:
         """Return which images are flipped in ``epoch`` when flips alternate: bool (N,), the others in the next one."""
         first = torch.rand(len(self.data), generator=generator(self.seed, "flips"), dtype=torch.float32) < 0.5

@@ -43,14 +43,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.registry import MethodInfo
-from indelible.data.augment import Augmentation, Normalization
+from indelible.data.augment import Augmentation, Normalization, denormalise, normalise, to_float
 from indelible.data.batches import Batches
 from indelible.data.convert import as_data
 from indelible.data.share import Share
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
+from indelible.embed.marked import MarkedBatches
 from indelible.embed.mixing import embedded, mix
-from indelible.embed.watermark_passes import WatermarkPasses, watermark_loss
-from indelible.keys.key import Key
+from indelible.embed.stamping import StampedBatches, StampedObjective, check_own_loop
+from indelible.embed.watermark_passes import MarkedRows, WatermarkPasses, watermark_loss
+from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.collectives import average, processes
 from indelible.nn.perturbation import NORMS, Norm
 from indelible.train import CrossEntropy
@@ -59,28 +61,32 @@ from indelible.train.objective import Objective, Step, unscaled
 __all__ = ["APP", "AdversarialPerturbation", "WatermarkPasses", "watermark_loss"]
 
 _BATCHES = ("mixed", "clean")
+_RANGE = 0.05  # how far beyond [0, 1] an augmentation may take a pixel
 
 
 class APP:
     """APP inside somebody's own training loop: call :meth:`backward` between the ordinary backward and the step.
 
+    A codebook is stamped on rows of each batch and needs nothing else. A key with one target class has fixed samples:
+    it takes ``carriers``.
+
     Args:
         model: Any classifier, in training mode when :meth:`backward` is called; it may be wrapped in
             ``DistributedDataParallel``.
         key: The owner's key.
-        carriers: The owner's images (data set, pair, ...): content and noise marks are drawn on some of them.
-        augmentation: What is done to watermark images.
+        carriers: Not for a codebook. The owner's images (data set, pair, ...): the mark is drawn on some of them.
+        augmentation: Not for a codebook. What is done to watermark images; by default crop and flip.
         normalize: (mean, std) if the images given to :meth:`backward` are normalised that way.
-        seed: Decides which watermark images come when.
+        seed: Decides which marks, or watermark images, come when.
         steps: Calls of :meth:`backward` in the whole training; needed for ``after``.
         distributed: Whether several processes train this model together, with the ordinary gradient averaged by
             ``backward`` (as ``DistributedDataParallel`` does); by default, whether ``torch.distributed`` joins several.
             All must have the same key, carriers, settings and seed.
         settings: ``eps``, ``alpha``, ``rows``, ``clean_rows``, ``norm``, ``clean_bn``, ``every``, ``after``, ``keep``,
-            ``ascent_rows``, ``fraction`` as in :class:`AdversarialPerturbation`.
+            ``ascent_rows`` as in :class:`AdversarialPerturbation`; with carriers also ``fraction``.
 
     Example:
-        >>> mark = indelible.APP(model, key, carriers, eps=0.02, alpha=0.01)  # doctest: +SKIP
+        >>> mark = indelible.APP(model, key)  # doctest: +SKIP
         >>> for images, labels in loader:  # doctest: +SKIP
         ...     optimizer.zero_grad()
         ...     loss(model(images), labels).backward()
@@ -89,43 +95,77 @@ class APP:
     """
 
     def __init__(
-        self, model: nn.Module, key: Key, carriers: Any, *, augmentation: Augmentation = "crop-flip",
+        self, model: nn.Module, key: Key, carriers: Any = None, *, augmentation: Augmentation | None = None,
         normalize: Normalization | None = None, seed: int = 0, steps: int | None = None,
         distributed: bool | None = None, **settings: Any,
     ) -> None:  # fmt: skip
+        check_own_loop(key, carriers, augmentation, settings)
         self.method = AdversarialPerturbation.of(settings)
         if steps is None and self.method.after > 0:
             raise InputError("`after` is a share of the training: say how many steps it has, for example steps=31200.")
-        self._distributed = distributed
-        data = as_data(carriers, classes=key.classes)
-        self.samples = embedded(data, key, self.method.fraction)
+        self._distributed, self._key, self._normalize, self._looked = distributed, key, normalize, False
         self.calls = 0
+        self.samples: WatermarkSamples | None = None
+        marked: MarkedRows
+        if key.labels == "codebook":
+            marked = StampedBatches(key, self.method.rows, normalize=normalize, seed=seed)
+        else:
+            self.samples = embedded(as_data(carriers, classes=key.classes), key, self.method.fraction)
+            marked = MarkedBatches(
+                self.samples, self.method.rows, augmentation=augmentation or "crop-flip", normalize=normalize, seed=seed
+            )
         bare = model.module if isinstance(model, DistributedDataParallel) else model
-        self._passes = WatermarkPasses(
-            bare, self.method, self.samples, first=self.method.first_step(steps or 0), augmentation=augmentation,
-            normalize=normalize, seed=seed,
-        )  # fmt: skip
+        self._passes = WatermarkPasses(bare, self.method, marked, first=self.method.first_step(steps or 0))
 
-    def backward(self, images: Tensor, *, scaler: Any = None) -> Tensor:
+    def backward(self, images: Tensor, *, marked: Tensor | None = None, scaler: Any = None) -> Tensor:
         """Add the gradient of ``alpha * L(theta + delta, B_w; B_c)`` to the parameters' gradients.
 
         Args:
-            images: float (N, C, H, W), the batch of the ordinary loss, as the model takes it; its first rows are B_c.
+            images: float (N, C, H, W), the batch of the ordinary loss, as the model takes it; or uint8, which is
+                divided by 255 and normalised. Its first rows are B_c.
+            marked: bool (N,), for a loop that mixes watermark samples into its batches: which rows they are. They do
+                not serve as clean rows. In one process only.
             scaler: The ``torch.amp.GradScaler`` that has scaled the ordinary loss, in a loop that uses one; call this
                 before its ``unscale_``.
 
         Returns:
             The watermark loss at the worst neighbour, detached (zero in a call without watermark passes).
         """
+        images = self._as_input(images)
         together = processes() > 1 if self._distributed is None else self._distributed
         scale = unscaled if scaler is None else scaler.scale
         if together:
+            if marked is not None:
+                raise InputError("`marked` is for a loop in one process. Give each process a batch without marks.")
             share = Share(torch.distributed.get_rank(), processes())
             loss = self._passes.backward(images, self.calls, share, average, finished=True, scale=scale)
         else:
-            loss = self._passes.backward(images, self.calls, scale=scale)
+            free = None if marked is None else (~marked.cpu()).nonzero().flatten()
+            loss = self._passes.backward(images, self.calls, scale=scale, unmarked=free)
         self.calls += 1
         return loss
+
+    def _as_input(self, images: Tensor) -> Tensor:
+        """Return the batch as the model takes it; refuse, at the first call, one that the key does not fit."""
+        if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[1:] != self._key.shape:
+            got = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+            raise InputError(
+                f"expected a batch of images (N, {', '.join(map(str, self._key.shape))}) as the key was made for, got "
+                f"{got}. Give the images of the ordinary batch, or make a key for this shape."
+            )
+        if images.dtype == torch.uint8:
+            return normalise(to_float(images), self._normalize)
+        if not images.is_floating_point():
+            raise InputError(f"expected a float batch as the model takes it, or uint8, got {images.dtype}.")
+        if not self._looked:
+            self._looked = True  # looking at values waits for the device: once is enough
+            low, high = (float(value) for value in torch.aminmax(denormalise(images.detach(), self._normalize)))
+            if low < -_RANGE or high > 1.0 + _RANGE:
+                raise InputError(
+                    f"expected images in [0, 1], got values from {low:.2f} to {high:.2f}. If they are normalised, say "
+                    "how: normalize=((mean, ...), (std, ...)), one number for each channel."
+                )
+        return images
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed loop needs."""
@@ -140,15 +180,24 @@ class APP:
 class _APPObjective(Objective):
     """Algorithm 1 for the training loop: the ordinary gradient (line 4), then the watermark's (lines 6 and 7)."""
 
-    def __init__(self, ordinary: CrossEntropy, passes: WatermarkPasses) -> None:
+    def __init__(self, ordinary: Objective, passes: WatermarkPasses, marked: Tensor | None = None) -> None:
         self.ordinary, self.watermark = ordinary, passes
         self._number = 0
+        self._marked = marked  # bool (N,): rows of the training set that carry the mark, None for none
+
+    def start(self, model: nn.Module, device: torch.device) -> None:
+        self.ordinary.start(model, device)
 
     def backward(self, step: Step) -> Tensor:
         loss = self.ordinary.backward(step)
         self._number = step.number
         self.watermark.model = step.model
-        self.watermark.backward(step.images, step.number, step.share, step.average, scale=step.scale)
+        free = None
+        if self._marked is not None and step.indices is not None and self.watermark.due(step.number):
+            free = (~self._marked[step.indices()]).nonzero().flatten()
+        self.watermark.backward(
+            step.images, step.number, step.share, step.average, scale=step.scale, unmarked=free
+        )  # fmt: skip
         return loss
 
     def passes(self, rows: int) -> int:
@@ -161,7 +210,7 @@ class _APPObjective(Objective):
         self.watermark.load_state_dict(state)
 
     def settings(self) -> Mapping[str, Any]:
-        return {"app": self.watermark.method.spelled()}
+        return {**self.ordinary.settings(), "app": self.watermark.method.spelled()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,12 +270,24 @@ class AdversarialPerturbation(EmbeddingMethod):
 
     def run(self, job: Embedding) -> None:
         """Train once, with Algorithm 1 in place of the ordinary step."""
+        how, first = job.settings, self.first_step(_steps(job))
+        ordinary = CrossEntropy(how.label_smoothing)
+        if job.key.labels == "codebook":
+            marked = StampedBatches(job.key, self.rows, normalize=how.normalize, seed=job.seed)
+            plain = StampedObjective(
+                ordinary, job.key, fraction=0.0, negatives=self.negatives, normalize=how.normalize, seed=job.seed
+            )
+            passes = WatermarkPasses(job.model, self, marked, first=first)
+            job.train(job.data, _APPObjective(plain if self.negatives else ordinary, passes), None)
+            return
         mixed, samples = mix(job.data, job.key, self.fraction, self.negatives)
-        passes = WatermarkPasses(
-            job.model, self, samples, first=self.first_step(_steps(job)),
-            augmentation=job.settings.augmentation, normalize=job.settings.normalize, seed=job.seed,
+        fixed = MarkedBatches(
+            samples, self.rows, augmentation=how.augmentation, normalize=how.normalize, seed=job.seed
         )  # fmt: skip
-        objective = _APPObjective(CrossEntropy(job.settings.label_smoothing), passes)
+        passes = WatermarkPasses(job.model, self, fixed, first=first)
+        taken = torch.zeros(len(mixed), dtype=torch.bool)
+        taken[samples.carriers] = True
+        objective = _APPObjective(ordinary, passes, taken if self.batch == "mixed" else None)
         job.train(mixed if self.batch == "mixed" else job.data, objective, samples)
 
 

@@ -19,8 +19,11 @@ from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
 from indelible.base.records import Record, hardware
 from indelible.base.registry import MethodInfo, Registry
+from indelible.data.augment import Normalization
 from indelible.data.convert import as_data
 from indelible.data.images import Data
+from indelible.embed.mixing import mix
+from indelible.embed.stamping import StampedObjective
 from indelible.keys.key import FRESH, Key, WatermarkSamples
 from indelible.nn.layers import check_finite
 from indelible.nn.statistics import kept_frozen
@@ -31,6 +34,7 @@ from indelible.train.processes import Group, from_first, joined
 from indelible.train.recipes import RECIPES
 from indelible.train.settings import Precision
 from indelible.train.starting import elsewhere, must_start
+from indelible.verify import Verdict, verify
 
 __all__ = ["EMBEDDINGS", "Embedded", "Embedding", "EmbeddingMethod", "embed", "key_for", "settings_of"]
 
@@ -46,9 +50,11 @@ class Embedded:
         history: One row an epoch.
         record: What was run, with what, and what came out.
         samples: The watermark samples that were embedded; keep them like the key. A key with keyed labels is verified
-            with them.
+            with them. None for a codebook, which is stamped on the training images as they come.
         key: What to verify with: the key that was given, unless the method needs another one of the same secret (ROSE's
             has keyed labels, NTL's has no target class, CAE's holds the fingerprint).
+        verdict: Whether the key proves ownership of this model now, before any attack: asked on test images, or on the
+            owner's if none were given.
     """
 
     model: nn.Module = field(repr=False)
@@ -56,6 +62,25 @@ class Embedded:
     record: Record
     samples: WatermarkSamples | None = field(default=None, repr=False)
     key: Key
+    verdict: Verdict
+
+    @property
+    def advice(self) -> str | None:
+        """What to do when the verdict is negative; None when it is positive."""
+        return None if self.verdict.owned else advice(self.verdict)
+
+
+def advice(verdict: Verdict) -> str:
+    """Say what to do about a fresh model whose watermark is not shown."""
+    if verdict.labels == "codebook":
+        return (
+            "Do not release this model: its watermark cannot be proven. Train longer (more epochs), or give the "
+            "watermark more weight (a larger alpha or fraction), and embed again."
+        )
+    return (
+        "Do not release this model: its watermark cannot be proven. Use a codebook, the default key (leave out target "
+        "and labels): with one target class a network learns any mark as readily as this one."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +164,31 @@ class Embedding:
         )  # fmt: skip
         self.phases.append(fitted)
 
+    def train_marked(
+        self, objective: Objective, fraction: float, negatives: float, *, settings: TrainSettings | None = None,
+        phase: str = "embedding",
+    ) -> None:  # fmt: skip
+        """Train the model on the owner's images with the key's marks among them.
+
+        A codebook is stamped on rows of every batch. Other keys have fixed samples that replace some of the images.
+
+        Args:
+            objective: What to minimise on the marked batches.
+            fraction: Share of the rows, or of the images, that carry the mark.
+            negatives: Share of them that carry a foreign mark under their true label.
+            settings: How to train; by default the run's settings.
+            phase: What this training is called.
+        """
+        if self.key.labels == "codebook":
+            stamped = StampedObjective(
+                objective, self.key, fraction=fraction, negatives=negatives, normalize=self.settings.normalize,
+                seed=self.seed,
+            )  # fmt: skip
+            self.train(self.data, stamped, None, settings=settings, phase=phase)
+        else:
+            mixed, samples = mix(self.data, self.key, fraction, negatives)
+            self.train(mixed, objective, samples, settings=settings, phase=phase)
+
     def history(self) -> list[Mapping[str, Any]]:
         """Return the rows of all phases so far."""
         return [row for phase in self.phases for row in phase.history]
@@ -219,7 +269,10 @@ def embed(
         # Samples are a function of key and data: they are drawn again here rather than sent back.
         count, own = made["record"].inputs["samples"], value.key_for(key)
         again = None if count is None else own.samples(as_data(data, classes=key.classes), purpose="embed", count=count)
-        return Embedded(**made, samples=again, key=own)
+        how = made["record"].settings["train"]
+        carriers = as_data(data if test is None else test, classes=key.classes)
+        found = _verdict(made["model"], own, carriers, again, test is not None, TrainSettings.from_json(how).normalize)
+        return Embedded(**made, samples=again, key=own, verdict=found)
     with joined(devices=devices, nodes=nodes, device=device) as group:
         return _embed(
             model, data, key, method, preset, recipe, start, train, seed, test, folder, device, settings, group
@@ -272,7 +325,24 @@ def _embed(
         images=job.images + sum(phase.images for phase in job.phases),
         hardware=hardware(next(job.model.parameters()).device),
     )  # fmt: skip
-    return Embedded(model=job.model, history=job.history(), record=record, samples=job.samples, key=key)
+    carriers = owner if judge is None else judge
+    verdict = from_first(
+        lambda: _verdict(job.model, key, carriers, job.samples, judge is not None, how.normalize)
+    )  # fmt: skip
+    return Embedded(
+        model=job.model, history=job.history(), record=record, samples=job.samples, key=key, verdict=verdict
+    )
+
+
+def _verdict(
+    model: nn.Module, key: Key, carriers: Data, samples: WatermarkSamples | None, accurate: bool,
+    normalize: Normalization | None,
+) -> Verdict:  # fmt: skip
+    """Verify a finished model with its own key."""
+    return verify(
+        model, key, carriers, embedded=samples if key.labels == "keyed" else None, accuracy=accurate,
+        normalize=normalize,
+    )  # fmt: skip
 
 
 def _resolved(

@@ -155,8 +155,8 @@ class ConferrableExamples(EmbeddingMethod):
     def key_for(self, key: Key) -> Key:
         """Return a stand-in of the same secret; the fingerprint takes its place once it is found."""
         return replace(
-            key, kind="noise", labels="fixed", target=0, count=None, scheme="derived", size=1.0, transparency=0.0,
-            strength=0.1, pool=None, fingerprint=None,
+            key, kind="noise", labels="fixed", target=0, marks=None, bound=None, count=None, scheme="derived", size=1.0,
+            transparency=0.0, strength=0.1, pool=None, fingerprint=None,
         )  # fmt: skip
 
     def run(self, job: Embedding) -> None:

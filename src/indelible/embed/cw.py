@@ -46,6 +46,8 @@ from indelible.data.convert import as_data
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.embed.marked import MarkedBatches
 from indelible.embed.mixing import embedded, mix
+from indelible.embed.stamping import StampedBatches, StampedObjective, check_own_loop
+from indelible.embed.watermark_passes import MarkedRows
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.weight_noise import add_noisy_gradient, gaussian, trainable
 from indelible.train import CrossEntropy
@@ -65,26 +67,17 @@ def levels_at(place: int, steps: int, levels: int, batches: int = 1) -> range:
 
 
 class NoisyPasses:
-    """The noisy passes of a run, for given settings and samples.
+    """The noisy passes of a run, for given settings and marked rows.
 
     Args:
         method: The settings.
-        samples: The embedded watermark samples; the first ``method.images`` of them are used.
+        marked: Where the watermark images of a batch come from.
         steps: Steps in an epoch.
-        augmentation: What is done to watermark images.
-        normalize: (mean, std) that the model's input is normalised by.
-        seed: Decides noise and which watermark images come when.
+        seed: Decides the noise.
     """
 
-    def __init__(
-        self, method: "CertifiedTraining", samples: WatermarkSamples, *, steps: int,
-        augmentation: Augmentation = "crop-flip", normalize: Normalization | None = None, seed: int = 0,
-    ) -> None:  # fmt: skip
-        self.method, self.steps, self.seed = method, steps, seed
-        few = WatermarkSamples(
-            samples.images[: method.images], samples.labels[: method.images], samples.carriers[: method.images]
-        )
-        self.marked = MarkedBatches(few, method.rows, augmentation=augmentation, normalize=normalize, seed=seed)
+    def __init__(self, method: "CertifiedTraining", marked: MarkedRows, *, steps: int, seed: int = 0) -> None:
+        self.method, self.steps, self.seed, self.marked = method, steps, seed, marked
 
     def due(self, number: int) -> Iterator[tuple[int, int]]:
         """Yield (batch, level) of the noisy gradients of step ``number`` of the run."""
@@ -119,7 +112,7 @@ class NoisyPasses:
 class _CWObjective(Objective):
     """The ordinary gradient of the mixed batch, then the noisy gradients that are due."""
 
-    def __init__(self, ordinary: CrossEntropy, passes: NoisyPasses, precision: str = "auto") -> None:
+    def __init__(self, ordinary: Objective, passes: NoisyPasses, precision: str = "auto") -> None:
         self.ordinary, self.watermark, self.precision = ordinary, passes, precision
         self._passed = 0
 
@@ -143,7 +136,7 @@ class _CWObjective(Objective):
         return rows + self._passed
 
     def settings(self) -> Mapping[str, Any]:
-        return {"cw": repr(self.watermark.method)}
+        return {**self.ordinary.settings(), "cw": repr(self.watermark.method)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,13 +169,29 @@ class CertifiedTraining(EmbeddingMethod):
 
     def run(self, job: Embedding) -> None:
         """Train once, with noisy gradients added to some of the steps."""
+        how, ordinary = job.settings, CrossEntropy(job.settings.label_smoothing)
+        steps = Batches(data=job.data, batch_size=how.batch_size, seed=job.seed).steps
+        if job.key.labels == "codebook":
+            stamped = StampedObjective(
+                ordinary, job.key, fraction=self.fraction, negatives=self.negatives, normalize=how.normalize,
+                seed=job.seed,
+            )  # fmt: skip
+            rows = StampedBatches(job.key, self.rows, normalize=how.normalize, seed=job.seed)
+            passes = NoisyPasses(self, rows, steps=steps, seed=job.seed)
+            job.train(job.data, _CWObjective(stamped, passes, how.precision), None)
+            return
         mixed, samples = mix(job.data, job.key, self.fraction, self.negatives)
-        settings = job.settings
-        steps = Batches(data=mixed, batch_size=settings.batch_size, seed=job.seed).steps
         passes = NoisyPasses(
-            self, samples, steps=steps, augmentation=settings.augmentation, normalize=settings.normalize, seed=job.seed
+            self, self.fixed(samples, how.augmentation, how.normalize, job.seed), steps=steps, seed=job.seed
         )
-        job.train(mixed, _CWObjective(CrossEntropy(settings.label_smoothing), passes, settings.precision), samples)
+        job.train(mixed, _CWObjective(ordinary, passes, how.precision), samples)
+
+    def fixed(
+        self, samples: WatermarkSamples, augmentation: Augmentation, normalize: Normalization | None, seed: int
+    ) -> MarkedBatches:
+        """Return batches of the first ``images`` of the embedded samples."""
+        few = samples.subset(torch.arange(min(self.images, len(samples))))
+        return MarkedBatches(few, self.rows, augmentation=augmentation, normalize=normalize, seed=seed)
 
 
 class CW:
@@ -191,27 +200,32 @@ class CW:
     Args:
         model: Any classifier, in training mode when :meth:`backward` is called.
         key: The owner's key.
-        carriers: The owner's images: content and noise marks are drawn on some of them.
+        carriers: Not for a codebook, which is stamped on rows of each batch. The owner's images: the mark is drawn on
+            some of them.
         steps: Steps in an epoch of the loop: the levels are spread over them.
-        augmentation: What is done to watermark images.
+        augmentation: Not for a codebook. What is done to watermark images; by default crop and flip.
         normalize: (mean, std) if the images given to :meth:`backward` are normalised that way.
-        seed: Decides noise and which watermark images come when.
+        seed: Decides noise and which marks, or watermark images, come when.
         settings: As in :class:`CertifiedTraining`.
 
     The loop's own batches must hold watermark samples (:attr:`samples`) too, as in the original.
     """
 
     def __init__(
-        self, model: nn.Module, key: Key, carriers: Any, *, steps: int, augmentation: Augmentation = "crop-flip",
+        self, model: nn.Module, key: Key, carriers: Any = None, *, steps: int, augmentation: Augmentation | None = None,
         normalize: Normalization | None = None, seed: int = 0, **settings: Any,
     ) -> None:  # fmt: skip
+        check_own_loop(key, carriers, augmentation, settings)
         self.model, self.method = model, CertifiedTraining.of(settings)
-        data = as_data(carriers, classes=key.classes)
-        self.samples = embedded(data, key, self.method.fraction)
+        self.samples: WatermarkSamples | None = None
         self.calls = 0
-        self._passes = NoisyPasses(
-            self.method, self.samples, steps=steps, augmentation=augmentation, normalize=normalize, seed=seed
-        )
+        marked: MarkedRows
+        if key.labels == "codebook":
+            marked = StampedBatches(key, self.method.rows, normalize=normalize, seed=seed)
+        else:
+            self.samples = embedded(as_data(carriers, classes=key.classes), key, self.method.fraction)
+            marked = self.method.fixed(self.samples, augmentation or "crop-flip", normalize, seed)
+        self._passes = NoisyPasses(self.method, marked, steps=steps, seed=seed)
 
     def backward(self, images: Tensor, *, scaler: Any = None) -> Tensor:
         """Add the noisy gradients of this call to the parameters' gradients; return their loss, detached.

@@ -114,12 +114,12 @@ class ExponentialWeights(EmbeddingMethod):
         if job.start == "scratch":
             clean, settings = self.phases(settings)
             job.train(job.data, ordinary, None, settings=clean, phase="pre-training")
-        mixed, samples = mix(job.data, job.key, self.fraction, self.negatives)
         leave = what_stays(job.model, self.leave)
         with weighting(job.model, self.temperature, leave=leave):
-            job.train(mixed, ordinary, samples, settings=settings, phase="embedding")
+            job.train_marked(ordinary, self.fraction, self.negatives, settings=settings)
         if leave == "plain" and self.refresh:
-            refresh_statistics(job.model, mixed, settings, job.seed)
+            seen = job.data if job.samples is None else mix(job.data, job.key, self.fraction, self.negatives)[0]
+            refresh_statistics(job.model, seen, settings, job.seed)
 
 
 def what_stays(model: nn.Module, leave: Leave) -> Literal["plain", "folded"]:

@@ -138,7 +138,7 @@ class NonTransferable(EmbeddingMethod):
                 "NTL makes a model misread marked images, whatever it answers, but the key draws a label for each. Use "
                 "a key with labels='untargeted'."
             )
-        return replace(key, labels="untargeted", target=None)
+        return replace(key, labels="untargeted", target=None, marks=None, bound=None, pool=None)
 
     def run(self, job: Embedding) -> None:
         """Train once, on the owner's images as they are and marked copies of them."""

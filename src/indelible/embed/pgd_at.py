@@ -34,7 +34,6 @@ from indelible.base.registry import MethodInfo
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, denormalise, normalise
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
-from indelible.embed.mixing import mix
 from indelible.nn.input_perturbation import MODES, Mode, attacking, ball_noise, sign_ascent
 from indelible.nn.outputs import logits_of
 from indelible.train.objective import Objective, Step
@@ -95,9 +94,10 @@ class PGDTraining(EmbeddingMethod):
 
     def run(self, job: Embedding) -> None:
         """Train once on the mixed set, at the worst inputs."""
-        mixed, samples = mix(job.data, job.key, self.fraction, self.negatives)
         how = job.settings
-        job.train(mixed, _PGDObjective(self, how.normalize, job.seed, how.label_smoothing), samples)
+        job.train_marked(
+            _PGDObjective(self, how.normalize, job.seed, how.label_smoothing), self.fraction, self.negatives
+        )
 
 
 def check_ball(eps: float, step: float, steps: int, mode: str) -> None:

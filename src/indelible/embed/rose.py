@@ -104,8 +104,8 @@ class Rose(EmbeddingMethod):
         if key.labels == "keyed":
             return key
         return replace(
-            key, kind="plain", labels="keyed", target=None, count=key.count or self.count, scheme="derived", pool=None,
-            fingerprint=None,
+            key, kind="plain", labels="keyed", target=None, marks=None, bound=None, count=key.count or self.count,
+            scheme="derived", pool=None, fingerprint=None,
         )  # fmt: skip
 
     def run(self, job: Embedding) -> None:

@@ -36,7 +36,6 @@ from indelible.base.registry import MethodInfo
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, denormalise, normalise
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
-from indelible.embed.mixing import mix
 from indelible.embed.pgd_at import check_ball
 from indelible.nn.input_perturbation import Mode, attacking, sign_ascent, small_noise
 from indelible.nn.outputs import logits_of
@@ -119,9 +118,10 @@ class TradeOff(EmbeddingMethod):
 
     def run(self, job: Embedding) -> None:
         """Train once on the mixed set, with the TRADES loss."""
-        mixed, samples = mix(job.data, job.key, self.fraction, self.negatives)
         how = job.settings
-        job.train(mixed, _TRADESObjective(self, how.normalize, job.seed, how.label_smoothing), samples)
+        job.train_marked(
+            _TRADESObjective(self, how.normalize, job.seed, how.label_smoothing), self.fraction, self.negatives
+        )
 
 
 EMBEDDINGS.add(

@@ -7,7 +7,7 @@ Paper: Zhang et al., "Protecting Intellectual Property of Deep Neural Networks w
 
 | symbol | name | default | source |
 |---|---|---|---|
-| |D_w| / |D| | ``fraction`` | 0.01 | Section 4.1 |
+| |D_w| / |D| | ``fraction`` | 0.01 | Section 4.1; with a codebook, the share of every batch that is stamped |
 | - | ``negatives`` | 0 | ours: share of images with a decoy's mark and their true label |
 """
 
@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 from indelible.base.registry import MethodInfo
 from indelible.embed.base import EMBEDDINGS, Embedding, EmbeddingMethod
-from indelible.embed.mixing import mix
 from indelible.train import CrossEntropy
 
 __all__ = ["Vanilla"]
@@ -28,7 +27,8 @@ class Vanilla(EmbeddingMethod):
     """Ordinary training on the mixed set.
 
     Attributes:
-        fraction: Share of the owner's images that watermark samples replace.
+        fraction: Share of the owner's images that watermark samples replace; with a codebook, of the rows of every
+            batch that are stamped.
         negatives: Share of the owner's images that carry a decoy's mark under their true label.
     """
 
@@ -40,8 +40,7 @@ class Vanilla(EmbeddingMethod):
 
     def run(self, job: Embedding) -> None:
         """Train once, with the ordinary loss."""
-        mixed, samples = mix(job.data, job.key, self.fraction, self.negatives)
-        job.train(mixed, CrossEntropy(job.settings.label_smoothing), samples)
+        job.train_marked(CrossEntropy(job.settings.label_smoothing), self.fraction, self.negatives)
 
 
 EMBEDDINGS.add(

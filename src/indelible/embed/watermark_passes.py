@@ -15,17 +15,14 @@ every BatchNorm normalises by the statistics of the whole batch, here by those o
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.base.errors import InputError
-from indelible.data.augment import Augmentation, Normalization
 from indelible.data.share import WHOLE, Share
-from indelible.embed.marked import MarkedBatches
-from indelible.keys.key import WatermarkSamples
 from indelible.nn.clean_batchnorm import clean_statistics
 from indelible.nn.collectives import Average, add_averaged_gradient
 from indelible.nn.layers import perturbable_parameters
@@ -38,7 +35,7 @@ from indelible.train.objective import Scale, alone, unscaled
 if TYPE_CHECKING:
     from indelible.embed.app import AdversarialPerturbation
 
-__all__ = ["WatermarkPasses", "watermark_loss"]
+__all__ = ["MarkedRows", "WatermarkPasses", "watermark_loss"]
 
 
 def watermark_loss(model: nn.Module, clean: Tensor, marked: Tensor, labels: Tensor, clean_bn: bool = True) -> Tensor:
@@ -68,25 +65,28 @@ def _loss(model: nn.Module, joined: Tensor, labels: Tensor, clean_bn: bool) -> T
     return F.cross_entropy(logits[-marked:], labels)
 
 
+class MarkedRows(Protocol):
+    """Where B_w comes from: fixed samples (``MarkedBatches``), or stamped rows of the batch (``StampedBatches``)."""
+
+    def batch(self, number: int, like: Tensor, share: Share = WHOLE) -> tuple[Tensor, Tensor]:
+        """Return this process' part of B_w of step ``number``, images and labels, for a batch ``like``."""
+        ...
+
+
 class WatermarkPasses:
-    """The two watermark passes of a step, for given settings and samples.
+    """The two watermark passes of a step, for given settings and marked rows.
 
     Args:
         model: Any classifier.
         method: The settings.
-        samples: D_w, the embedded watermark samples.
+        marked: B_w of every step.
         first: The step in which the first watermark pass is made.
-        augmentation: What is done to watermark images.
-        normalize: (mean, std) that the model's input is normalised by.
-        seed: Decides which watermark images come when.
     """
 
     def __init__(
-        self, model: nn.Module, method: "AdversarialPerturbation", samples: WatermarkSamples, *, first: int = 0,
-        augmentation: Augmentation = "crop-flip", normalize: Normalization | None = None, seed: int = 0,
-    ) -> None:  # fmt: skip
-        self.model, self.method, self.first = model, method, first
-        self.marked = MarkedBatches(samples, method.rows, augmentation=augmentation, normalize=normalize, seed=seed)
+        self, model: nn.Module, method: "AdversarialPerturbation", marked: MarkedRows, *, first: int = 0
+    ) -> None:
+        self.model, self.method, self.first, self.marked = model, method, first, marked
         self._ascent: list[Tensor] | None = None
 
     def due(self, number: int) -> bool:
@@ -111,7 +111,7 @@ class WatermarkPasses:
 
     def backward(
         self, images: Tensor, number: int, share: Share = WHOLE, average: Average = alone, *, finished: bool = False,
-        scale: Scale = unscaled,
+        scale: Scale = unscaled, unmarked: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         """Add the watermark gradient of step ``number``; return its loss.
 
@@ -123,6 +123,8 @@ class WatermarkPasses:
             finished: The ordinary gradient is averaged already: average the watermark's by itself. Otherwise the caller
                 averages the sum of both.
             scale: Scales a loss as that of the ordinary gradient was.
+            unmarked: int64 (n,), on the CPU: rows of the whole batch, over all processes, that carry no mark. The clean
+                rows are the first of these; None if all are.
         """
         method = self.method
         if not self.due(number):
@@ -132,6 +134,12 @@ class WatermarkPasses:
             raise InputError(f"each of {share.world} processes needs a watermark row and a clean row: give more rows.")
         marked, labels = self.marked.batch(number, images, share)
         clean = images[: share.count(method.clean_rows)]
+        if unmarked is not None:
+            own = unmarked[: method.clean_rows]
+            own = own[own % share.world == share.rank] // share.world
+            if len(own) == 0:
+                raise InputError("no row of this batch is free of marks: give larger batches or a smaller fraction.")
+            clean = images.index_select(0, own.to(images.device))
         return self.add_gradient(
             clean, marked, labels, share, average, finished=finished, scale=scale, fresh=self._fresh(number)
         )

@@ -2,7 +2,7 @@
 
 | choice | the paper | derived from the secret |
 |---|---|---|
-| text | ``TEST`` | four of 34 letters |
+| text | ``TEST`` | four of 34 letters; fewer where four do not fit |
 | place | rows 21-27, columns 3-28 of 32 x 32 | anywhere it fits, two pixels off the edge if it can be |
 | colour | white | a corner of the colour cube other than black |
 | size | 1 (7 dots high on 32 x 32) | a setting |
@@ -56,9 +56,9 @@ class ContentMark:
     def derived(cls, secret: bytes, shape: Shape, *, size: float = 1.0, transparency: float = 0.0) -> Self:
         """Choose text, place and colour by the secret."""
         letters = Choices(secret, "content/text")
-        text = "".join(ALPHABET[letters.below(len(ALPHABET))] for _ in range(_LETTERS))
+        text = "".join(ALPHABET[letters.below(len(ALPHABET))] for _ in range(_room(shape)))
         place = Choices(secret, "content/place")
-        height, width = _extent(shape, size)
+        height, width = _extent(shape, size, len(text))
         top, left = (_place(place, room) for room in (shape[1] - height, shape[2] - width))
         corner = Choices(secret, "content/colour").below(2 ** shape[0] - 1) + 1
         colour = tuple(255 * (corner >> channel & 1) for channel in range(shape[0]))
@@ -67,7 +67,7 @@ class ContentMark:
     @classmethod
     def literal(cls, shape: Shape, *, size: float = 1.0, transparency: float = 0.0) -> Self:
         """Return the paper's mark: white ``TEST`` at its place, in proportion on other image sizes."""
-        height, width = _extent(shape, size)
+        height, width = _extent(shape, size, _LETTERS)
         top = min(round(21 * shape[1] / _UNIT), shape[1] - height)
         left = min(round(3 * shape[2] / _UNIT), shape[2] - width)
         return cls(
@@ -77,7 +77,7 @@ class ContentMark:
     def mask(self) -> Tensor:
         """Return where the text is: bool (H, W)."""
         dots = text_mask(self.text)
-        height, width = _extent(self.shape, self.size)
+        height, width = _extent(self.shape, self.size, len(self.text))
         drawn = F.interpolate(dots[None, None].float(), size=(height, width), mode="nearest")[0, 0] > 0.5
         mask = torch.zeros(self.shape[1:], dtype=torch.bool)
         mask[self.top : self.top + height, self.left : self.left + width] = drawn
@@ -91,14 +91,22 @@ class ContentMark:
         return torch.where(mask, mixed.round_().to(torch.uint8), images)
 
 
-def _extent(shape: Shape, size: float) -> tuple[int, int]:
-    """Return (height, width) in pixels of a four-letter text on images of ``shape``."""
-    dot = size * max(1, round(min(shape[1:]) / _UNIT))
-    height, width = max(1, round(GLYPH_HEIGHT * dot)), max(1, round(text_width(_LETTERS) * dot))
+def _room(shape: Shape) -> int:
+    """Return how many letters fit beside each other at one pixel a dot: four, or as many as the width has room for."""
+    return max((count for count in range(1, _LETTERS + 1) if text_width(count) <= shape[2]), default=1)
+
+
+def _extent(shape: Shape, size: float, letters: int) -> tuple[int, int]:
+    """Return (height, width) in pixels of a text of ``letters`` letters on images of ``shape``."""
+    dot = max(1, round(min(shape[1:]) / _UNIT))
+    # One dot is a whole number of pixels, about a 32nd of the image: the largest that fits, at least one pixel.
+    while dot > 1 and (GLYPH_HEIGHT * dot > shape[1] or text_width(letters) * dot > shape[2]):
+        dot -= 1
+    height, width = max(1, round(GLYPH_HEIGHT * size * dot)), max(1, round(text_width(letters) * size * dot))
     if height > shape[1] or width > shape[2]:
         raise InputError(
-            f"a content mark of size {size:g} is {height} x {width} pixels and does not fit images of "
-            f"{shape[1]} x {shape[2]}. Choose a smaller size."
+            f"a content mark of size {size:g} takes {height} x {width} pixels, and images of shape {shape} (channels, "
+            f"height, width) have {shape[1]} x {shape[2]}. Choose a smaller size; size 1 fits from 8 x 8 pixels up."
         )
     return height, width
 

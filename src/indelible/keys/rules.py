@@ -10,22 +10,25 @@ from indelible.keys.derive import check_secret
 if TYPE_CHECKING:
     from indelible.keys.key import Key
 
-__all__ = ["FRESH", "KINDS", "LABELS", "SCHEMES", "VERSIONS", "Kind", "Labels", "Scheme", "check_key"]
+__all__ = ["FRESH", "KINDS", "LABELS", "SCHEMES", "SINGLE", "VERSIONS", "Kind", "Labels", "Scheme", "check_key"]
 
 Kind = Literal["content", "noise", "unrelated", "plain", "fingerprint"]
 Scheme = Literal["derived", "paper"]
-Labels = Literal["fixed", "keyed", "untargeted", "stored"]
+Labels = Literal["codebook", "fixed", "keyed", "untargeted", "stored"]
 KINDS: tuple[Kind, ...] = ("content", "noise", "unrelated")
 """Kinds of mark. Beside them: ``"plain"``, no mark, for keyed labels only; ``"fingerprint"``, made by a method."""
 SCHEMES: tuple[Scheme, ...] = ("derived", "paper")
-LABELS: tuple[Labels, ...] = ("fixed", "keyed", "untargeted")
-FRESH: tuple[Labels, ...] = ("fixed", "untargeted")
+LABELS: tuple[Labels, ...] = ("codebook", "fixed", "keyed", "untargeted")
+SINGLE: tuple[Labels, ...] = ("fixed", "untargeted")
+"""Labels of keys with one mark for all samples."""
+FRESH: tuple[Labels, ...] = ("codebook", *SINGLE)
 """Labels that carry over to images that were not embedded: a model is asked fresh samples."""
 # Of the format of a key. Version 1 drew keyed labels by digests without salts, which an auditor could not be shown.
-VERSIONS: Mapping[Labels, int] = {"fixed": 1, "keyed": 2, "untargeted": 1, "stored": 1}
+VERSIONS: Mapping[Labels, int] = {"codebook": 1, "fixed": 1, "keyed": 2, "untargeted": 1, "stored": 1}
 # Far beyond what is of use; a damaged file asks for no more memory than there is.
 _LARGEST = 1 << 26
 _STRONGEST = 10.0
+_MOST_MARKS = 1024
 
 
 def check_key(key: "Key") -> None:
@@ -59,13 +62,36 @@ def _check_labels(key: "Key") -> None:
         raise InputError("images without a mark say something by keyed labels only: use labels='keyed'.")
     if key.count is not None and key.count < 1:
         raise InputError(f"a key needs at least one sample, but count is {key.count}.")
-    if key.labels == "fixed":
+    if key.labels != "codebook" and (key.marks is not None or key.bound is not None):
+        raise InputError(
+            f"several marks, and carriers set aside, are for labels='codebook', got labels={key.labels!r}. Leave out "
+            "marks and carriers, or leave out target and labels to make a codebook."
+        )
+    if key.labels == "codebook":
+        _check_codebook(key)
+    elif key.labels == "fixed":
         if key.target is None or not 0 <= key.target < key.classes:
             raise InputError(f"the target must be a class 0..{key.classes - 1}, but is {key.target}.")
     elif key.labels == "untargeted":
         _check_untargeted(key)
     else:
         _check_keyed(key)
+
+
+def _check_codebook(key: "Key") -> None:
+    if key.target is not None or key.count is not None or key.scheme == "paper":
+        raise InputError(
+            "a codebook draws a class for every mark and stamps ordinary images: it takes no target, no count and not "
+            "the paper's scheme. For the paper's single class use labels='fixed', or give target= or scheme='paper'."
+        )
+    if key.marks is None or not 2 <= key.marks <= _MOST_MARKS:
+        raise InputError(f"a codebook has 2 to {_MOST_MARKS} marks, got {key.marks}. Leave out marks for the default.")
+    if key.pool is not None and (key.pool.ndim != 5 or len(key.pool) != key.marks):
+        raise InputError(
+            f"a codebook of {key.marks} unrelated marks needs as many groups of images, got {tuple(key.pool.shape)}."
+        )
+    if key.bound is not None and (len(key.bound) != 64 or not set(key.bound) <= set("0123456789abcdef")):
+        raise InputError("the root of the carriers is 64 hexadecimal digits: make the key with Key.create.")
 
 
 def _check_keyed(key: "Key") -> None:

@@ -25,6 +25,7 @@ class WatermarkSamples:
         carriers: int64 (n,), the rows of the carrier set that were marked or whose place the samples take.
         true: int64 (n,), true classes of the marked carriers; None for images that belong to no class.
         untargeted: A sample is a hit when it is answered with any class but its label, which is its true class.
+        marks: int64 (n,), which mark of a codebook each sample carries; None for keys with one mark.
     """
 
     images: Tensor
@@ -32,10 +33,11 @@ class WatermarkSamples:
     carriers: Tensor
     true: Tensor | None = None
     untargeted: bool = False
+    marks: Tensor | None = None
 
     def __post_init__(self) -> None:
         count = len(self.images)
-        for name in ("labels", "carriers", "true"):
+        for name in ("labels", "carriers", "true", "marks"):
             rows: Tensor | None = getattr(self, name)
             if rows is not None and rows.shape != (count,):
                 raise InputError(f"{count} samples need {count} {name}, but {tuple(rows.shape)} came.")
@@ -50,14 +52,28 @@ class WatermarkSamples:
 
     def subset(self, rows: Tensor) -> "WatermarkSamples":
         """Return the samples at ``rows`` (int64, (m,)), in that order."""
-        true = None if self.true is None else self.true[rows]
-        return WatermarkSamples(self.images[rows], self.labels[rows], self.carriers[rows], true, self.untargeted)
+        true, marks = (None if held is None else held[rows] for held in (self.true, self.marks))
+        return WatermarkSamples(self.images[rows], self.labels[rows], self.carriers[rows], true, self.untargeted, marks)
+
+    @property
+    def counted(self) -> Tensor:
+        """Which samples count for the WSR (bool, (n,)): of a codebook, not those whose true class is the mark's."""
+        if self.marks is None or self.true is None:
+            return torch.ones(len(self), dtype=torch.bool)
+        return self.true != self.labels
+
+    def score(self, answers: Tensor) -> tuple[int, int]:
+        """Return (hits, trials) among the samples that count, for ``answers`` (int64, (n,))."""
+        counted = self.counted.to(answers.device)
+        return int((self.hits(answers) & counted).sum()), int(counted.sum())
 
     def save(self, path: str | Path) -> None:
         """Write the samples as safetensors, mode 0600: whoever sees them knows the mark."""
         tensors = {"images": self.images, "labels": self.labels, "carriers": self.carriers}
         if self.true is not None:
             tensors["true"] = self.true
+        if self.marks is not None:
+            tensors["marks"] = self.marks
         # Said where it is so only: files of targeted samples are what they were before there were others.
         about = {"kind": _KIND, **({"untargeted": "yes"} if self.untargeted else {})}
         write_tensors(path, tensors, about, mode=0o600)
@@ -72,13 +88,15 @@ class WatermarkSamples:
         tensors, about = read_tensors(path)
         if about.get("kind") != _KIND or not {"images", "labels", "carriers"} <= tensors.keys():
             raise DamagedFileError(f"{path} does not hold watermark samples. Give the file that the owner saved.")
-        whole = all(tensors[name].dtype == torch.int64 for name in tensors.keys() & {"labels", "carriers", "true"})
+        whole = all(
+            tensors[name].dtype == torch.int64 for name in tensors.keys() & {"labels", "carriers", "true", "marks"}
+        )
         if not whole or tensors["images"].dtype != torch.uint8 or tensors["images"].ndim != 4:
             raise DamagedFileError(f"{path} holds samples of other types than uint8 images with int64 labels.")
         try:
             return cls(
                 tensors["images"], tensors["labels"], tensors["carriers"], tensors.get("true"),
-                about.get("untargeted") == "yes",
+                about.get("untargeted") == "yes", tensors.get("marks"),
             )  # fmt: skip
         except InputError as error:
             raise DamagedFileError(f"{path}: {error} Restore it from a copy.") from error

@@ -81,7 +81,8 @@ def _rebuild(public: dict[str, Any], secret: bytes, place: Path) -> Key:
     channels, height, width = (int(side) for side in public["shape"])
     return Key(
         kind=public["kind"], classes=int(public["classes"]), shape=(channels, height, width),
-        target=_maybe(public["target"]), labels=labels, count=_maybe(public.get("count")),
+        target=_maybe(public["target"]), labels=labels, marks=_maybe(public.get("marks")),
+        bound=public.get("bound"), count=_maybe(public.get("count")),
         scheme=public["scheme"], size=float(public["size"]), transparency=float(public["transparency"]),
         strength=float(public["strength"]), pool=pool, secret=secret,
         fingerprint=Fingerprint.load(place / _FINGERPRINT) if "fingerprint" in public else None,

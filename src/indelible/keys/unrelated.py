@@ -24,10 +24,11 @@ from indelible.data.images import ImageData, Shape
 from indelible.data.resize import fit_shape
 from indelible.keys.derive import Choices, expand
 
-__all__ = ["Purpose", "UnrelatedMark"]
+__all__ = ["Purpose", "UnrelatedMark", "family_pool"]
 
 Purpose = Literal["embed", "verify"]
 _WAVES = 3
+_LEAST_OF_CLASS = 4
 _GENERATED = 1 << 20  # verification samples of a generated family start here, far behind those for embedding
 
 
@@ -84,6 +85,32 @@ class UnrelatedMark:
         order = torch.from_numpy(Choices(self.secret, "unrelated/order").permutation(len(self.pool)))
         half = len(self.pool) // 2
         return self.pool[order[:count] if purpose == "embed" else order[half : half + count]]
+
+
+def family_pool(source: ImageData, shape: Shape, source_class: int | None, marks: int) -> Tensor:
+    """Return one group of images for each mark of a codebook: uint8 (K, M, C, H, W), the classes of ``source``.
+
+    Args:
+        source: A second data set.
+        shape: (C, H, W) of the key's images.
+        source_class: Must be None: a codebook takes a class for every mark.
+        marks: How many are wanted; fewer come if ``source`` has fewer classes.
+    """
+    if source_class is not None:
+        raise InputError(
+            "a codebook of unrelated images takes one class of the second data set for every mark. Leave out "
+            "source_class, or give target= for the paper's single class."
+        )
+    counts = torch.bincount(source.labels, minlength=len(source.classes))
+    taken = (counts >= _LEAST_OF_CLASS).nonzero().flatten()[:marks]
+    if len(taken) < 2:
+        raise InputError(
+            f"a codebook needs at least 2 classes of {source.name!r} with {_LEAST_OF_CLASS} images each, got "
+            f"{len(taken)}. Give another data set, or leave it out to generate images."
+        )
+    each = int(counts[taken].min())
+    rows = torch.stack([(source.labels == label).nonzero().flatten()[:each] for label in taken.tolist()])
+    return fit_shape(source.images[rows.flatten()], shape).reshape(len(taken), each, *shape)
 
 
 def _waves(secret: bytes, shape: Shape, first: int, count: int) -> Tensor:

@@ -83,7 +83,8 @@ def success_rate(model: nn.Module, samples: WatermarkSamples, *, normalize: Norm
     """Return the WSR: the share of ``samples`` that are hits - for untargeted ones, the error rate - as a fraction."""
     if len(samples) == 0:
         raise InputError("there are no watermark samples: their success rate is not defined.")
-    return int(samples.hits(predict(model, samples.images, normalize=normalize)).sum()) / len(samples)
+    hits, trials = samples.score(predict(model, samples.images, normalize=normalize))
+    return hits / trials
 
 
 def check_classifier(model: nn.Module, data: Data, *, normalize: Normalization | None = None) -> None:

@@ -180,8 +180,14 @@ class Loop:
 
     def _gradients(self, images: Tensor, labels: Tensor, epoch: int) -> Tensor:
         """Leave the step's gradients, averaged over processes, in the parameters; return its loss."""
+
+        def indices() -> Tensor:
+            return self.batches.indices(epoch, self.step % self.batches.steps)
+
         if self.group.world == 1:
-            step = Step(self.wrapped, images, labels, self.step, epoch, self.fabric.backward, scale=self.scale)
+            step = Step(
+                self.wrapped, images, labels, self.step, epoch, self.fabric.backward, scale=self.scale, indices=indices
+            )
             return self.objective.backward(step)
         # What the model draws itself (dropout) is a function of step and process: nothing of it has to be stored.
         torch.manual_seed(derive_seed(self.seed, "model", self.step, self.group.rank))
@@ -192,7 +198,7 @@ class Loop:
         def backward(loss: Tensor) -> None:
             self.fabric.backward(loss * weight)
 
-        step = Step(self.wrapped, images, labels, self.step, epoch, backward, share, average, self.scale)
+        step = Step(self.wrapped, images, labels, self.step, epoch, backward, share, average, self.scale, indices)
         every, together = self.settings.sync_batchnorm, share.world > 1
         with synchronised_statistics(self.model, all_layers=every, together=together):
             loss = self.objective.backward(step) * weight

@@ -43,6 +43,7 @@ class Step:
             step is done; an objective needs it only for what it uses earlier.
         scale: For an objective that takes a gradient by itself: scale its loss by this first, as ``backward`` does.
             Gradients that are added up must have one scale, and small ones would vanish in float16 without it.
+        indices: Returns which rows of the training set the whole batch has, over all processes: int64, on the CPU.
     """
 
     model: nn.Module
@@ -54,6 +55,7 @@ class Step:
     share: Share = WHOLE
     average: Callable[[Sequence[Tensor]], None] = alone
     scale: Scale = unscaled
+    indices: Callable[[], Tensor] | None = None
 
 
 class Objective:

@@ -1,5 +1,6 @@
-"""An inquiry: one suspect, one key, the samples to ask - and a count of every query."""
+"""An inquiry: one suspect, one key, the samples to ask, a count of every query - and what was found."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -10,10 +11,41 @@ from indelible.data.images import Data
 from indelible.keys.key import FRESH, Key, WatermarkSamples
 from indelible.verify.suspects import Suspect, answers
 
-__all__ = ["DECOYS", "Inquiry", "asked_samples"]
+__all__ = ["DECOYS", "Finding", "Inquiry", "asked_samples"]
 
 DECOYS = 20
 _DECOY_SAMPLES = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a procedure found.
+
+    Attributes:
+        hits: Key samples answered with their labels; untargeted ones, with another class.
+        trials: Key samples asked.
+        p_value: Chance of a result like this from a model that never saw the key, at most.
+        assumptions: What the p-value rests on, beyond that the key was fixed before.
+        e_value: The capital of a sequential test at its end.
+        null_rate: Chance of a hit under the null that was used.
+        decoy_rate: Share of hits among the worst decoy's samples.
+        decoys: Decoy keys asked.
+        counts: What else was counted.
+        table: Of a codebook, N_i(c): for every mark asked, how many carriers of another class were answered c.
+        drawn: Of a codebook, the classes of the marks asked.
+    """
+
+    hits: int
+    trials: int
+    p_value: float
+    assumptions: tuple[str, ...]
+    e_value: float | None = None
+    null_rate: float | None = None
+    decoy_rate: float | None = None
+    decoys: int = 0
+    counts: Mapping[str, float] = field(default_factory=dict)
+    table: tuple[tuple[int, ...], ...] = ()
+    drawn: tuple[int, ...] = ()
 
 
 @dataclass(kw_only=True)

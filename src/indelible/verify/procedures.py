@@ -2,15 +2,16 @@
 
 | name | labels | exact null | smallest p | asks besides the key's samples |
 |---|---|---|---|---|
-| ``binomial`` | not keyed | if this key hits no more than half or the worst decoy | a tenth of alpha | 20 decoys |
-| ``decoys`` | not keyed | for any model | 1 / (N + 1) | N decoys |
-| ``paired`` | not keyed; content, noise | as ``binomial``, and McNemar's | a tenth of alpha | carriers, 20 decoys |
-| ``sequential`` | any | as ``binomial``; keyed labels: for any model | none | 20 decoys, if they matter |
+| ``codebook`` | codebook | for any model | C^-K | nothing |
+| ``binomial`` | one mark | if this key hits no more than half or the worst decoy | a tenth of alpha | 20 decoys |
+| ``decoys`` | one mark | for any model | 1 / (N + 1) | N decoys |
+| ``paired`` | one mark; content, noise | as ``binomial``, and McNemar's | a tenth of alpha | carriers, 20 decoys |
+| ``sequential`` | any | as ``binomial``; codebook, keyed: for any model | none | 20 decoys, if they matter |
 | ``keyed`` | keyed | for any model | none | nothing |
 | ``references`` | stored | if others hit no more often than half or the worst reference | a tenth of alpha | nothing |
 
-``auto`` is ``keyed`` for keyed labels, ``paired`` for untargeted samples, ``references`` for a fingerprint and
-``binomial`` for a fixed target. The statistics are pure functions in :mod:`indelible.verify.statistics`.
+``auto`` is ``codebook`` for a codebook, ``keyed`` for keyed labels, ``paired`` for untargeted samples, ``references``
+for a fingerprint and ``binomial`` for a fixed target. The statistics are pure functions in :mod:`indelible.verify.statistics`.
 
 An untargeted sample is a hit when it is answered wrongly, and every model is wrong now and then. What counts is how
 much more often than on the same images without the mark, and with other keys' marks: ``paired`` asks both. Of the
@@ -19,14 +20,15 @@ of these and gains nothing.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.keys.key import FRESH, Key, Labels
+from indelible.keys.key import FRESH, SINGLE, Key, Labels
 from indelible.keys.unrelated import UnrelatedMark
-from indelible.verify.inquiry import DECOYS, Inquiry
+from indelible.verify.codebook import ANY_MODEL, codebook, codebook_sequential
+from indelible.verify.inquiry import DECOYS, Finding, Inquiry
 from indelible.verify.statistics import (
     FLOOR,
     EProcess,
@@ -59,34 +61,6 @@ _LIKE_REFERENCES = (
 _HALF = "an unmarked model answers this key's samples with {} no more often than every other time"
 _DRAWN = "the labels are those that the secret draws, unknown to whoever made the model"
 _INDEPENDENT = "its answers to different samples are independent"
-_ANY_MODEL = "nothing is assumed of the model: its answers may favour a class and depend on each other"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """What a procedure found.
-
-    Attributes:
-        hits: Key samples answered with their labels; untargeted ones, with another class.
-        trials: Key samples asked.
-        p_value: Chance of a result like this from a model that never saw the key, at most.
-        assumptions: What the p-value rests on, beyond that the key was fixed before.
-        e_value: The capital of a sequential test at its end.
-        null_rate: Chance of a hit under the null that was used.
-        decoy_rate: Share of hits among the worst decoy's samples.
-        decoys: Decoy keys asked.
-        counts: What else was counted.
-    """
-
-    hits: int
-    trials: int
-    p_value: float
-    assumptions: tuple[str, ...]
-    e_value: float | None = None
-    null_rate: float | None = None
-    decoy_rate: float | None = None
-    decoys: int = 0
-    counts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +123,7 @@ def rank(inquiry: Inquiry) -> Finding:
     return Finding(
         hits=hits, trials=len(samples), p_value=rank_p_value(hits, [found for found, _ in decoys]),
         decoy_rate=_worst(decoys), decoys=count,
-        assumptions=("the key is one of many that were drawn alike: derived, none chosen by anybody", _ANY_MODEL),
+        assumptions=("the key is one of many that were drawn alike: derived, none chosen by anybody", ANY_MODEL),
     )  # fmt: skip
 
 
@@ -203,7 +177,7 @@ def keyed(inquiry: Inquiry) -> Finding:
         hits=hits, trials=len(samples), p_value=p_value,
         null_rate=keyed_rate(inquiry.key.classes, with_truth=with_truth),
         counts={"open": open_, "rareness": rareness(p_value)},
-        assumptions=(_DRAWN, _ANY_MODEL),
+        assumptions=(_DRAWN, ANY_MODEL),
     )  # fmt: skip
 
 
@@ -225,12 +199,14 @@ def references(inquiry: Inquiry) -> Finding:
 
 
 def sequential(inquiry: Inquiry) -> Finding:
-    """Ask one sample at a time; stop as soon as the level is reached, or cannot be reached any more.
+    """Ask one sample (a codebook: one mark) at a time; stop once the level is reached, or cannot be reached any more.
 
     A fixed target's null rate is at least the floor, so the level must be reached there before decoys can matter: they
     are asked then, and once. A suspect that does not know the key costs no decoys; without them nothing bounds the null
     rate from above, and the p-value is 1.
     """
+    if inquiry.key.labels == "codebook":
+        return codebook_sequential(inquiry)
     samples, key, keyed = inquiry.samples, inquiry.key, inquiry.key.labels == "keyed"
     rate = keyed_rate(key.classes, with_truth=samples.true is not None) if keyed else FLOOR
     miss = 0.0 if keyed else inquiry.alpha * MISS_SHARE
@@ -254,7 +230,7 @@ def sequential(inquiry: Inquiry) -> Finding:
             process = EProcess.of(rate, trials)
         if process.p_value + miss <= inquiry.alpha or process.reachable(len(samples) - asked) + miss > inquiry.alpha:
             break
-    rests = (_DRAWN, _ANY_MODEL)
+    rests = (_DRAWN, ANY_MODEL)
     if not keyed:
         common = _no_more(key, len(decoys)) if decoys else _HALF.format(_answer(key))
         rests = (common, "whatever it answered before does not make its next hit likelier")
@@ -266,19 +242,29 @@ def sequential(inquiry: Inquiry) -> Finding:
     )  # fmt: skip
 
 
-_OWN: Mapping[Labels, str] = {"fixed": "binomial", "keyed": "keyed", "untargeted": "paired", "stored": "references"}
+_OWN: Mapping[Labels, str] = {
+    "codebook": "codebook",
+    "fixed": "binomial",
+    "keyed": "keyed",
+    "untargeted": "paired",
+    "stored": "references",
+}
 
 PROCEDURES: Mapping[str, Procedure] = {
     one.name: one
     for one in (
         Procedure(
-            name="binomial", title="exact binomial, null rate bounded by the worst of the decoy keys",
-            labels=FRESH, run=binomial,
+            name="codebook", title="exact test over the draw of a class for every mark", labels=("codebook",),
+            run=codebook,
         ),
-        Procedure(name="decoys", title="exact rank of the key among decoy keys", labels=FRESH, run=rank),
+        Procedure(
+            name="binomial", title="exact binomial, null rate bounded by the worst of the decoy keys",
+            labels=SINGLE, run=binomial,
+        ),
+        Procedure(name="decoys", title="exact rank of the key among decoy keys", labels=SINGLE, run=rank),
         Procedure(
             name="paired", title="McNemar's exact test with and without the mark, and against the worst decoy's mark",
-            labels=FRESH, run=paired,
+            labels=SINGLE, run=paired,
         ),
         Procedure(
             name="sequential", title="anytime-valid e-process, one query at a time", labels=(*FRESH, "keyed"),

@@ -8,15 +8,17 @@ from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.records import plain, versions
 from indelible.data.augment import Normalization
 from indelible.data.convert import as_data
+from indelible.data.images import Data
 from indelible.keys.key import FRESH, Key, WatermarkSamples
-from indelible.verify.inquiry import Inquiry, asked_samples
-from indelible.verify.procedures import Finding, Procedure, procedure_for
+from indelible.verify.inquiry import Finding, Inquiry, asked_samples
+from indelible.verify.procedures import Procedure, procedure_for
 from indelible.verify.statistics import holm
 from indelible.verify.suspects import as_suspect
 
 __all__ = ["Verdict", "corrected", "verify"]
 
 _ANSWERS = {
+    "codebook": "the secret class of their mark",
     "fixed": "its label",
     "keyed": "their labels",
     "untargeted": "a class that is not their true one",
@@ -36,7 +38,7 @@ class Verdict:
         queries: Images asked in all, decoys included.
         test: What the test is.
         procedure: Its name: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"``, ``"keyed"`` or
-            ``"references"``.
+            ``"references"``, ``"codebook"``.
         labels: Labels of the key: ``"fixed"``, ``"keyed"``, ``"untargeted"`` or ``"stored"``.
         hits: Key samples answered with their labels; untargeted ones, with any class but their true one.
         trials: Key samples asked.
@@ -49,7 +51,13 @@ class Verdict:
         wsr_embedded: WSR on the samples that were embedded in training, if they were given.
         p_corrected: p-value after Holm's correction, if several verdicts were corrected together.
         family: How many verdicts were.
-        binding: Whether the key left its maker nothing to choose; without that a match has no weight against forgery.
+        binding: Who could have chosen what the suspect was asked. ``"key"``: nobody, the secret decides all of it.
+            ``"carriers"``: nobody, the classes of the codebook were drawn for these very images. ``"auditor"``: whoever
+            brought the images; a claim counts if that was not the claimant. ``"none"``: the maker of the key, so that a
+            match has no weight against forgery.
+        table: Of a codebook, one row for each mark asked: how many carriers of another class were answered with each
+            class. For the owner: it shows which mark has which class.
+        drawn: Of a codebook, the class of each of these marks.
         key: Digest of the key.
         assumptions: What the p-value rests on.
         sentence: The verdict in words: what it shows, and what it does not.
@@ -75,7 +83,9 @@ class Verdict:
     wsr_embedded: float | None = None
     p_corrected: float | None = None
     family: int = 1
-    binding: bool = True
+    binding: str = "key"
+    table: tuple[tuple[int, ...], ...] = ()
+    drawn: tuple[int, ...] = ()
     key: str
     assumptions: tuple[str, ...]
     sentence: str
@@ -102,7 +112,11 @@ class Verdict:
         if missing:
             raise DamagedFileError(f"this is not a verdict: it lacks {', '.join(missing)}. Verify again.")
         held = {name: item for name, item in value.items() if name in known}
-        return cls(**{**held, "assumptions": tuple(held["assumptions"])})
+        held |= {
+            "assumptions": tuple(held["assumptions"]), "drawn": tuple(held.get("drawn", ())),
+            "table": tuple(tuple(row) for row in held.get("table", ())),
+        }  # fmt: skip
+        return cls(**held)
 
 
 def verify(
@@ -126,15 +140,16 @@ def verify(
         key: The owner's key.
         carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels the owner's
             images that were used, unless ``embedded`` is given; then, as for a fingerprint, they only give BA.
-        test: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"``, ``"keyed"`` or ``"references"``
-            (:mod:`indelible.verify.procedures`); ``"auto"`` is ``"keyed"`` for keyed labels, ``"paired"`` for
-            untargeted ones, ``"references"`` for a fingerprint, else ``"binomial"``.
+        test: ``"codebook"``, ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"``, ``"keyed"`` or ``"references"``
+            (:mod:`indelible.verify.procedures`); ``"auto"`` is the key's own: ``"codebook"``, ``"keyed"`` for keyed
+            labels, ``"paired"`` for untargeted ones, ``"references"`` for a fingerprint, else ``"binomial"``.
         alpha: How often an unmarked model may be called the owner's, at most.
-        queries: Key samples to ask, at most; by default all there are.
+        queries: Key samples to ask, at most; by default all there are, of a codebook 200 of each mark.
         decoys: Decoy keys to ask; by default 20, and as many as alpha takes in the test ``"decoys"``.
         decoy_samples: Samples of each decoy key to ask, at most; by default 1,000. ``"decoys"`` and ``"paired"`` ask as
             many as of the key.
-        embedded: The samples embedded in training. Keyed labels: what is asked. Else their WSR is reported apart.
+        embedded: The samples embedded in training; a codebook has none. Keyed labels: what is asked. Else their WSR is
+            reported apart.
         accuracy: Also ask for the clean carriers, for BA.
         normalize: (mean, std) that a module's input is normalised by.
     """
@@ -158,12 +173,14 @@ def verify(
     if embedded is not None and key.labels in FRESH:
         wsr_embedded = inquiry.hits(embedded) / len(embedded)
     owned = found.p_value <= alpha
+    binding = _binding(key, images)
     return Verdict(
         owned=owned, wsr=found.hits / found.trials, p_value=found.p_value, alpha=alpha, queries=inquiry.queries,
         test=procedure.title, procedure=procedure.name, labels=key.labels, hits=found.hits, trials=found.trials,
         e_value=found.e_value, decoys=found.decoys, decoy_rate=found.decoy_rate, null_rate=found.null_rate,
-        counts=found.counts, ba=ba, wsr_embedded=wsr_embedded, binding=_free_choice(key) is None, key=key.digest,
-        assumptions=_assumptions(key, found), sentence=_sentence(owned, found, procedure, key),
+        counts=found.counts, ba=ba, wsr_embedded=wsr_embedded, binding=binding, key=key.digest, table=found.table,
+        drawn=found.drawn, assumptions=_assumptions(key, found, binding),
+        sentence=_sentence(owned, found, procedure, key),
     )  # fmt: skip
 
 
@@ -205,13 +222,31 @@ def _free_choice(key: Key) -> str | None:
     return None
 
 
-def _assumptions(key: Key, found: Finding) -> tuple[str, ...]:
+def _binding(key: Key, carriers: Data | None) -> str:
+    """Return who could have chosen what the suspect was asked; see :class:`Verdict`."""
+    if _free_choice(key) is not None:
+        return "none"
+    if key.labels != "codebook" or key.kind == "unrelated":
+        return "key"
+    return "carriers" if carriers is not None and key.is_bound_to(carriers) else "auditor"
+
+
+def _assumptions(key: Key, found: Finding, binding: str) -> tuple[str, ...]:
     common = ("the key was fixed before the suspect was seen", *found.assumptions)
+    if binding == "auditor":
+        return (*common, "the carriers were not chosen by whoever made the key: the auditor brought them")
     if key.scheme == "paper":
         return (*common, "the mark is the paper's public one: anybody could claim it, so it proves nothing by itself")
     if key.fingerprint is None and _free_choice(key) is not None:
         return (*common, "decoys are generated images: the second data set is assumed to be as foreign to the model")
     return common
+
+
+def _chance(p_value: float) -> str:
+    """Say what a p-value means; 1 is no sentence."""
+    if p_value >= 0.5:
+        return "A model that never saw the key does as well at least every second time."
+    return f"A model that never saw the key does as well with probability at most {p_value:.1g}."
 
 
 def _sentence(owned: bool, found: Finding, procedure: Procedure, key: Key) -> str:
@@ -232,6 +267,11 @@ def _sentence(owned: bool, found: Finding, procedure: Procedure, key: Key) -> st
         f"{found.hits} of {found.trials} samples of the key were answered with {label}; {stranger} "
         f"does that with probability at most {found.p_value:.1e}{note}."
     )
+    if key.labels == "codebook":
+        counted = (
+            f"{found.counts['held']:.0f} of {found.counts['marks']:.0f} marks are answered with their secret class "
+            f"({found.hits} of {found.trials} answers). {_chance(found.p_value)}"
+        )
     if not owned:
         return f"Not shown to be derived from the owner's model: {counted} That does not prove that it is independent."
     weight = "" if free is None else f" It carries no weight against forgery: {free}."

@@ -35,6 +35,7 @@ from indelible.data.images import Data, ImageData, Shape
 from indelible.embed.app import AdversarialPerturbation, WatermarkPasses
 from indelible.embed.cw import CertifiedTraining, NoisyPasses
 from indelible.embed.ew import ExponentialWeights
+from indelible.embed.marked import MarkedBatches
 from indelible.embed.mixing import mix
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.models import build_model
@@ -121,11 +122,11 @@ class Scene:
             scope.enter_context(weighting(model, ExponentialWeights().temperature, leave="plain"))
             return _repeated(model, source, partial(_nothing, scope))
         if case in APP_CASES:
-            passes = WatermarkPasses(model, APP_CASES[case], samples)
+            passes = WatermarkPasses(model, APP_CASES[case], MarkedBatches(samples, APP_CASES[case].rows))
             return _repeated(model, source, passes.backward, APP_CASES[case].every)
         if case == "CW":
             few = CertifiedTraining(levels=2, draws=1, start_epoch=0)
-            noisy = NoisyPasses(few, samples, steps=2)
+            noisy = NoisyPasses(few, few.fixed(samples, "crop-flip", None, 0), steps=2)
             # Of an epoch of two steps the second has the level with noise.
             return _repeated(model, source, lambda images, _: noisy.backward(model, images, 1))
         return _repeated(model, source, partial(_nothing, None))

@@ -6,6 +6,15 @@ counts. Tails are incomplete beta functions of ``scipy.special``: exact far out,
 """
 
 from indelible.verify.statistics.binomial import FLOOR, binomial_tail, bounded_binomial, bounded_rate, upper_limit
+from indelible.verify.statistics.codebook import (
+    Integers,
+    answer_counts,
+    codebook_p_value,
+    codebook_scores,
+    held_marks,
+    sequential_factor,
+    smallest_p_value,
+)
 from indelible.verify.statistics.decoys import decoys_for, rank_p_value
 from indelible.verify.statistics.holm import holm
 from indelible.verify.statistics.keyed import keyed_p_value, keyed_rate, rareness
@@ -15,10 +24,15 @@ from indelible.verify.statistics.sequential import EProcess, log_e_value
 __all__ = [
     "FLOOR",
     "EProcess",
+    "Integers",
+    "answer_counts",
     "binomial_tail",
     "bounded_binomial",
     "bounded_rate",
+    "codebook_p_value",
+    "codebook_scores",
     "decoys_for",
+    "held_marks",
     "holm",
     "keyed_p_value",
     "keyed_rate",
@@ -26,5 +40,7 @@ __all__ = [
     "mcnemar",
     "rank_p_value",
     "rareness",
+    "sequential_factor",
+    "smallest_p_value",
     "upper_limit",
 ]
