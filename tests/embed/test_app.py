@@ -12,6 +12,7 @@ import indelible
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import ImageData
 from indelible.embed.app import AdversarialPerturbation, WatermarkPasses, watermark_loss
+from indelible.embed.marked import MarkedBatches
 from indelible.keys.key import Key
 from tests.conftest import TinyNet, stripes
 
@@ -79,7 +80,7 @@ def test_step_equals_the_transcription_of_algorithm_one(
     before = {name: value.clone() for name, value in net.state_dict().items()}
     F.cross_entropy(net(images), labels).backward()
     statistics = {name: value.clone() for name, value in net.state_dict().items()}
-    WatermarkPasses(net, method, samples).add_gradient(images[:12], marked, samples.labels)
+    WatermarkPasses(net, method, MarkedBatches(samples, 8)).add_gradient(images[:12], marked, samples.labels)
     for name, parameter in net.named_parameters():
         assert parameter.grad is not None
         torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-6, atol=1e-9, msg=name)
@@ -103,7 +104,7 @@ def test_a_net_without_batchnorm(data: ImageData, key: Key) -> None:
         for value, gradient in zip((weight, bias), ascent, strict=True)
     ]
     expected = torch.autograd.grad(F.cross_entropy(flat @ moved[0].T + moved[1], samples.labels), moved)
-    WatermarkPasses(net, AdversarialPerturbation(eps=0.1, alpha=1.0), samples).add_gradient(
+    WatermarkPasses(net, AdversarialPerturbation(eps=0.1, alpha=1.0), MarkedBatches(samples, 4)).add_gradient(
         clean, marked, samples.labels
     )
     for parameter, gradient in zip(net.parameters(), expected, strict=True):
@@ -118,6 +119,74 @@ def test_mixed_batches_keep_the_rows_apart(net: TinyNet, data: ImageData, key: K
     whole = watermark_loss(net, clean, marked, samples.labels)
     parts = [watermark_loss(net, clean, marked[i : i + 1], samples.labels[i : i + 1]) for i in (3, 1, 5, 0, 2, 4)]
     torch.testing.assert_close(whole, torch.stack(parts).mean(), rtol=1e-10, atol=1e-12)
+
+
+def test_marked_rows_of_a_mixed_batch_are_no_clean_rows(net: TinyNet, data: ImageData, key: Key) -> None:
+    """The step on a mixed batch equals Algorithm 1 with the statistics of the unmarked rows alone, as in the paper."""
+    net = net.double().train()
+    method = AdversarialPerturbation(eps=0.02, alpha=0.3, rows=8, clean_rows=12)
+    samples = key.samples(data, purpose="embed", count=8)
+    images, labels = data.images[:20].double() / 255, data.labels[:20].clone()
+    taken = torch.tensor([0, 5, 6, 11])
+    images[taken], labels[taken] = samples.images[:4].double() / 255, samples.labels[:4]
+    free = torch.tensor([row for row in range(20) if row not in taken.tolist()])
+
+    source = MarkedBatches(samples, 8, augmentation="none", seed=1)
+    marked, wm_labels = source.batch(0, images)
+    # By hand: the ordinary gradient of the whole batch, the watermark's with the first twelve unmarked rows.
+    together = algorithm_one(net, images[free], labels[free], marked, wm_labels, method)
+    apart, whole = copy.deepcopy(net), copy.deepcopy(net)
+    F.cross_entropy(apart(images[free]), labels[free]).backward()
+    F.cross_entropy(whole(images), labels).backward()
+
+    F.cross_entropy(net(images), labels).backward()
+    WatermarkPasses(net, method, source).backward(images, 0, unmarked=free)
+    for name, parameter in net.named_parameters():
+        expected = together[name] - apart.get_parameter(name).grad + whole.get_parameter(name).grad  # type: ignore[operator]
+        torch.testing.assert_close(parameter.grad, expected, rtol=1e-6, atol=1e-9, msg=name)
+
+    # It is no small thing: with the first twelve rows as they come the watermark gradient is another one.
+    other = copy.deepcopy(whole)
+    WatermarkPasses(other, method, source).backward(images, 0)
+    own = net.get_parameter("features.3.weight").grad - whole.get_parameter("features.3.weight").grad  # type: ignore[operator]
+    wrong = other.get_parameter("features.3.weight").grad - whole.get_parameter("features.3.weight").grad  # type: ignore[operator]
+    assert float((own - wrong).norm() / own.norm()) > 0.05
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_embedding_keeps_marked_rows_out_of_the_clean_ones(
+    net: TinyNet, data: ImageData, key: Key, monkeypatch: pytest.MonkeyPatch, mixed: bool
+) -> None:
+    seen: list[Tensor] = []
+    add = WatermarkPasses.add_gradient
+
+    def keep(self: WatermarkPasses, clean: Tensor, *rest: Any, **named: Any) -> Tensor:
+        seen.append(clean)
+        return add(self, clean, *rest, **named)
+
+    monkeypatch.setattr(WatermarkPasses, "add_gradient", keep)
+    made = indelible.embed(
+        net, data, key, "app", preset="cpu", train={"epochs": 2, "augmentation": "none"}, fraction=0.2, rows=8,
+        clean_rows=8, batch="mixed" if mixed else "clean",
+    )  # fmt: skip
+    assert made.samples is not None
+    known = {image.numpy().tobytes() for image in made.samples.images}
+    rows = (torch.cat(seen) * 255).round().to(torch.uint8)
+    assert len(rows) == 2 * 5 * 8
+    assert not known & {row.contiguous().numpy().tobytes() for row in rows}
+
+
+def test_the_own_loop_can_name_its_marked_rows(net: TinyNet, data: ImageData, key: Key) -> None:
+    images = data.images[:16].float() / 255
+    marked = torch.zeros(16, dtype=torch.bool)
+    marked[:4] = True
+    found = []
+    for batch, which in ((images, marked), (images[4:], None)):
+        own = copy.deepcopy(net).train()
+        indelible.APP(own, key, data, rows=8, clean_rows=8).backward(batch, marked=which)
+        found.append(own.head.weight.grad)
+    assert found[0] is not None
+    assert torch.equal(found[0], found[1])  # type: ignore[arg-type]
 
 
 def test_dropout_masks_are_the_same_in_both_passes(data: ImageData, key: Key) -> None:
@@ -159,7 +228,7 @@ def test_own_loop_embeds_and_survives_exceptions(net: TinyNet, key: Key) -> None
     assert verdict.ba is not None
     assert verdict.ba > 0.9
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    with pytest.raises(RuntimeError):
+    with pytest.raises(InputError, match="expected a batch of images"):
         mark.backward(images[:8, :2])
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert all("forward" not in module.__dict__ for module in net.modules())

@@ -8,6 +8,7 @@ from tools.measure_memory import MEBI, measure
 from torch import nn
 
 from indelible.embed.app import AdversarialPerturbation, WatermarkPasses
+from indelible.embed.marked import MarkedBatches
 from indelible.keys.key import WatermarkSamples
 from indelible.nn.layers import perturbable_parameters
 
@@ -47,7 +48,7 @@ def test_one_copy_of_the_weights_beyond_the_watermark_batch(make: Callable[[], n
 def test_nothing_stays_behind() -> None:
     model = wide()
     samples = WatermarkSamples(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.zeros(4).long(), torch.arange(4))
-    passes = WatermarkPasses(model, AdversarialPerturbation(rows=4, clean_rows=4), samples)
+    passes = WatermarkPasses(model, AdversarialPerturbation(rows=4, clean_rows=4), MarkedBatches(samples, 4))
     before = [weight.data_ptr() for weight in model.parameters()]
     passes.backward(torch.rand(8, 3, 32, 32), 0)
     assert [weight.data_ptr() for weight in model.parameters()] == before

@@ -13,6 +13,7 @@ from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from indelible.embed.app import AdversarialPerturbation, WatermarkPasses
 from indelible.embed.base import settings_of
+from indelible.embed.marked import MarkedBatches
 from indelible.keys.key import Key
 from indelible.nn.clean_batchnorm import clean_statistics
 from indelible.nn.layers import perturbable_parameters
@@ -48,7 +49,7 @@ def worst_gradient(net: nn.Module, ascent: list[Tensor], clean: Tensor, marked: 
 
 def passes_of(net: nn.Module, data: ImageData, key: Key, **settings: Any) -> WatermarkPasses:
     method = AdversarialPerturbation(eps=EPS, alpha=ALPHA, rows=8, clean_rows=8, **settings)
-    return WatermarkPasses(net, method, key.samples(data, purpose="embed", count=8))
+    return WatermarkPasses(net, method, MarkedBatches(key.samples(data, purpose="embed", count=8), method.rows))
 
 
 def gradients(net: nn.Module) -> list[Tensor]:
@@ -92,7 +93,9 @@ def test_an_ascent_on_fewer_rows(net: TinyNet, data: ImageData, key: Key) -> Non
 def test_which_steps_have_passes_and_how_many_images(net: TinyNet, data: ImageData, key: Key) -> None:
     """From step 3 on every second step; every second of these looks for a direction, on 4 + 4 rows."""
     method = AdversarialPerturbation(rows=8, clean_rows=6, every=2, keep=2, ascent_rows=4)
-    passes = WatermarkPasses(net, method, key.samples(data, purpose="embed", count=8), first=3)
+    passes = WatermarkPasses(
+        net, method, MarkedBatches(key.samples(data, purpose="embed", count=8), method.rows), first=3
+    )
     assert [passes.due(number) for number in range(8)] == [False, False, False, True, False, True, False, True]
     assert [passes.images(number, 16) for number in range(8)] == [0, 0, 0, 22, 0, 14, 0, 22]
     assert passes.images(3, 5) == 8 + 5 + 4 + 4  # the last batch of an epoch has fewer rows

@@ -20,7 +20,7 @@ KINDS = ["content", "noise", "unrelated"]
 
 
 def make(kind: str, **settings: object) -> Key:
-    settings = {"classes": 4, "shape": SHAPE, "secret": SECRET, **settings}
+    settings = {"classes": 4, "shape": SHAPE, "secret": SECRET, "labels": "fixed", **settings}
     return Key.create(kind=kind, **settings)  # type: ignore[arg-type]
 
 
@@ -99,7 +99,7 @@ class TestContent:
     def test_large_and_small_images(self) -> None:
         assert int(ContentMark.literal((3, 224, 224)).mask().sum()) == 55 * 49
         assert int(ContentMark.literal((1, 28, 28)).mask().sum()) == 55
-        with pytest.raises(InputError, match="does not fit"):
+        with pytest.raises(InputError, match="takes 21 x 78 pixels"):
             make("content", size=3.0)
 
 

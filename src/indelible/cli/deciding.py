@@ -20,7 +20,7 @@ def deciding_options(command: argparse.ArgumentParser) -> None:
     """Add test, decoys, planner and family."""
     command.add_argument(
         "--test", default="auto",
-        help="auto, binomial, decoys, paired, sequential, keyed or references (default: auto)",
+        help="auto, codebook, binomial, decoys, paired, sequential, keyed or references (default: auto)",
     )  # fmt: skip
     command.add_argument("--decoys", type=int, metavar="N", help="decoy keys to ask (default: 20, or what alpha takes)")
     command.add_argument(

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from indelible.embed.base import advice
 from indelible.evidence.check import Checked
 from indelible.report.format import equation, percent
 from indelible.train.run import Run
+from indelible.verify import Verdict
 
 __all__ = ["describe_certificate", "describe_check", "describe_run", "describe_verdict"]
 
@@ -28,6 +30,8 @@ def describe_run(run: Run) -> str:
     verdict = run.verdict()
     if verdict is not None:
         lines.insert(1, describe_verdict(verdict))
+        if record.verb == "embed" and not verdict["owned"]:
+            lines.insert(2, advice(Verdict.from_json(verdict)))
     return "\n".join(lines)
 
 

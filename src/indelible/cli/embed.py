@@ -133,6 +133,7 @@ def _network_of(weights: Path | None) -> str | None:
 def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int]) -> "Key":
     """Return the key of the run: one that is given, one of an earlier session, or a new one, kept at once."""
     from indelible.cli.making import make_key
+    from indelible.data import load
     from indelible.embed import key_for
     from indelible.keys import Key
 
@@ -141,7 +142,7 @@ def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int
         return Key.load(arguments.key)
     if kept.is_dir():
         return Key.load(kept)
-    given = make_key(arguments, classes, shape)
+    given = make_key(arguments, classes, shape, load(arguments.data)[1])
     key = key_for(given, arguments.method, arguments.preset, arguments.recipe, **assignments(arguments.set))
     key.save(kept)
     return key

@@ -23,7 +23,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     actions = command.add_subparsers(dest="action", required=True, metavar="create|show|picture")
     create = actions.add_parser("create", help="draw a secret and write a key folder")
     create.add_argument("folder", type=Path)
-    create.add_argument("--data", help="take classes and shape from this data set")
+    create.add_argument(
+        "--data", help="take classes and shape from this data set, and bind a codebook to its test images"
+    )
     create.add_argument("--classes", type=int)
     create.add_argument("--shape", type=int, nargs=3, metavar=("C", "H", "W"))
     key_options(create)
@@ -62,17 +64,20 @@ def _create(arguments: argparse.Namespace) -> int:
     from indelible.base.errors import InputError
     from indelible.cli.making import make_key
 
-    classes, shape = arguments.classes, arguments.shape
+    classes, shape, test = arguments.classes, arguments.shape, None
     if arguments.data is not None:
         from indelible.data import load
 
-        train, _ = load(arguments.data)
+        train, test = load(arguments.data)
         classes, shape = len(train.classes), train.shape
     if classes is None or shape is None:
         raise InputError("a key needs --data NAME, or --classes K and --shape C H W.")
-    key = make_key(arguments, classes, tuple(shape))
+    key = make_key(arguments, classes, tuple(shape), test)
     key.save(arguments.folder)
-    document = {"key": str(arguments.folder), "digest": key.digest, "target": key.target}
+    document = {
+        "key": str(arguments.folder), "digest": key.digest, "labels": key.labels, "target": key.target,
+        "marks": key.marks, "bound": key.bound,
+    }  # fmt: skip
     text = (
         f"wrote {arguments.folder} (digest {key.digest[:16]}...). Keep secret.key safe and to yourself: without it "
         "nothing can be shown, and whoever has it can show the same."

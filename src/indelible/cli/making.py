@@ -2,20 +2,23 @@
 
 import argparse
 
-from indelible.data.images import Shape
+from indelible.data.images import Data, Shape
 from indelible.keys.key import Key
 
 __all__ = ["make_key"]
 
 
-def make_key(arguments: argparse.Namespace, classes: int, shape: Shape) -> Key:
-    """Make the key that the options describe."""
+def make_key(arguments: argparse.Namespace, classes: int, shape: Shape, carriers: Data | None = None) -> Key:
+    """Make the key that the options describe; the classes of a codebook are bound to ``carriers``."""
     from indelible.data import load
 
     source = None if arguments.source is None else load(arguments.source)[0]
+    single = arguments.target is not None or arguments.paper_literal or arguments.kind in {"plain", "unrelated"}
+    bind = carriers is not None and arguments.labels in {None, "codebook"} and not single
     return Key.create(
         kind=arguments.kind, classes=classes, shape=shape, target=arguments.target, labels=arguments.labels,
-        count=arguments.count, scheme="paper" if arguments.paper_literal else "derived", size=arguments.size,
+        marks=arguments.marks, carriers=carriers if bind else None, count=arguments.count,
+        scheme="paper" if arguments.paper_literal else "derived", size=arguments.size,
         transparency=arguments.transparency, strength=arguments.strength, source=source,
         source_class=arguments.source_class,
     )  # fmt: skip

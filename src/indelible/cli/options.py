@@ -44,10 +44,14 @@ def key_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--kind", default="content", help="content, noise, unrelated, or plain: no mark, keyed labels (default content)"
     )
-    command.add_argument("--target", type=int, help="class of marked images (default: the secret chooses)")
+    command.add_argument("--marks", type=int, metavar="K", help="marks of a codebook (default: 16; 32 at two classes)")
     command.add_argument(
-        "--labels", default="fixed",
-        help="fixed: one target class; keyed: a pseudo-random class for each sample; untargeted: any wrong class",
+        "--target", type=int, metavar="CLASS", help="one mark with this class, as in the paper, instead of a codebook"
+    )
+    command.add_argument(
+        "--labels",
+        help="codebook: several marks, each with a secret class (default); fixed: one target class; keyed: a "
+        "pseudo-random class for each sample; untargeted: any wrong class",
     )  # fmt: skip
     command.add_argument("--count", type=int, help="samples to embed (default: a share of the images; keyed: 100)")
     command.add_argument(

@@ -57,7 +57,10 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
     deciding_options(command)
     command.add_argument(
-        "--carriers", type=int, metavar="N", help="use only N test images, which the key chooses: fewer queries"
+        "--carriers",
+        type=int,
+        metavar="N",
+        help="mark only N test images, which the key chooses: fewer queries (default of a codebook: 200)",
     )
     command.add_argument("--accuracy", action="store_true", help="ask a --suspect for BA too: one query a test image")
     command.add_argument("--export", type=Path, metavar="NPZ", help="write the questions for somebody else to answer")
@@ -141,7 +144,10 @@ def _asked_about(arguments: argparse.Namespace) -> "tuple[Run | None, Key, Data]
     if arguments.carriers is not None:
         if not 0 < arguments.carriers <= len(test):
             raise InputError(f"--carriers must be 1..{len(test)}, the test images, but is {arguments.carriers}.")
-        test = test.gather(key.choose("test images", len(test), arguments.carriers).sort().values)
+        if key.labels != "codebook":
+            test = test.gather(key.choose("test images", len(test), arguments.carriers).sort().values)
+        elif arguments.queries is None:
+            arguments.queries = arguments.carriers * len(key.codebook())
     return saved, key, test
 
 

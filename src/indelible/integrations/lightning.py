@@ -1,4 +1,4 @@
-"""APP as a callback of the Lightning Trainer: ``Trainer(callbacks=[Watermark(key, carriers, alpha=0.01)])``.
+"""APP as a callback of the Lightning Trainer: ``Trainer(callbacks=[Watermark(key)])``.
 
 When it acts: in ``on_before_optimizer_step``, once for each step of the optimiser. By then Lightning has
 
@@ -9,7 +9,8 @@ When it acts: in ``on_before_optimizer_step``, once for each step of the optimis
 | undone the scaling of a float16 step | both gradients have one scale |
 | *not yet* clipped | ordinary and watermark gradient are clipped together |
 
-The clean rows are those of the last batch before the step. Which watermark images come when depends on the seed and on
+Clean rows, and the rows that a codebook is stamped on, are those of the last batch before the step. Which marks or
+watermark images come when depends on the seed and on
 ``trainer.global_step`` alone: a run resumed from Lightning's checkpoint goes on as it would have.
 """
 
@@ -38,19 +39,20 @@ class Watermark(Callback):
 
     Args:
         key: The owner's key.
-        carriers: The owner's images, as :class:`indelible.APP` takes them.
+        carriers: The owner's images, for a key with one target class; a codebook needs none
+            (:class:`indelible.APP`).
         classifier: Returns, from the LightningModule, the module that maps images to logits; by default the
             LightningModule itself, through its ``forward``.
         images: Returns the images from a batch, as the classifier takes them; by default its first element.
         settings: ``eps``, ``alpha``, ``rows``, ``normalize``, ``seed``, ... as of :class:`indelible.APP`.
 
     Example:
-        >>> watermark = Watermark(key, carriers, eps=0.02, alpha=0.01)  # doctest: +SKIP
+        >>> watermark = Watermark(key)  # doctest: +SKIP
         >>> Trainer(max_epochs=10, callbacks=[watermark]).fit(module, loader)  # doctest: +SKIP
     """
 
     def __init__(
-        self, key: Key, carriers: Any, *, classifier: Callable[[Any], nn.Module] | None = None,
+        self, key: Key, carriers: Any = None, *, classifier: Callable[[Any], nn.Module] | None = None,
         images: Callable[[Any], Tensor] | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__()

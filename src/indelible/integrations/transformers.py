@@ -1,11 +1,11 @@
-"""APP as a callback of the Hugging Face Trainer: ``Trainer(..., callbacks=[Watermark(key, carriers, alpha=0.01)])``.
+"""APP as a callback of the Hugging Face Trainer: ``Trainer(..., callbacks=[Watermark(key)])``.
 
 When it acts: in ``on_pre_optimizer_step``, once for each step of the optimiser. Callbacks see neither the batch nor the
 moment before clipping, so
 
 | what | how |
 |---|---|
-| the batch | a forward hook on the model keeps the last training images, whose first rows are the clean ones |
+| the batch | a forward hook keeps the last training images: clean rows, and carriers of a codebook |
 | clipping | the callback clips the sum of both gradients; see below |
 | accumulation | the watermark gradient is added once a step, however many batches make one |
 | several processes | the ordinary gradient is averaged by then; the callback averages its own two |
@@ -42,17 +42,18 @@ class Watermark(TrainerCallback):
 
     Args:
         key: The owner's key.
-        carriers: The owner's images, as :class:`indelible.APP` takes them.
+        carriers: The owner's images, for a key with one target class; a codebook needs none
+            (:class:`indelible.APP`).
         images: The model's argument that takes the images.
         settings: ``eps``, ``alpha``, ``rows``, ``normalize``, ``seed``, ... as of :class:`indelible.APP`. Give
             ``normalize=(mean, std)`` if an image processor has normalised the batches.
 
     Example:
-        >>> watermark = Watermark(key, carriers, eps=0.02, alpha=0.01)  # doctest: +SKIP
+        >>> watermark = Watermark(key)  # doctest: +SKIP
         >>> Trainer(model=model, args=arguments, train_dataset=data, callbacks=[watermark]).train()  # doctest: +SKIP
     """
 
-    def __init__(self, key: Key, carriers: Any, *, images: str = "pixel_values", **settings: Any) -> None:
+    def __init__(self, key: Key, carriers: Any = None, *, images: str = "pixel_values", **settings: Any) -> None:
         self._key, self._carriers, self._settings, self._name = key, carriers, settings, images
         self._batch: Tensor | None = None
         self._arguments: Any = None

@@ -48,6 +48,8 @@ _FAMILY_BYTES = 1 << 27
 
 def default_marks(classes: int) -> int:
     """Return K for a task of ``classes`` classes: at least 16, and enough that C^-K is below 2^-32."""
+    if classes < 2:
+        return _LEAST  # no key: refused with all other settings
     marks = _LEAST
     while classes**marks < 1 << _BITS:
         marks += 1

@@ -80,8 +80,8 @@ class Key:
         shape: (C, H, W) of the images.
         target: The class that marked images are labelled as; None with other than fixed labels.
         labels: ``"codebook"``: each mark has a class. ``"fixed"``: all get the target. ``"keyed"``: each sample gets a
-            pseudo-random class, never its true one. ``"untargeted"``: each keeps its true class, and is to be answered with any other. ``"stored"``: those of
-            the fingerprint.
+            pseudo-random class, never its true one. ``"untargeted"``: each keeps its true class, and is to be answered
+            with any other. ``"stored"``: those of the fingerprint.
         marks: K, marks of a codebook; None for other labels.
         bound: Root (hexadecimal) of the carriers that a codebook's classes are bound to; None if they are free.
         count: Samples to embed; None leaves it to the ``fraction`` of the embedding method (fixed labels only).
@@ -147,7 +147,8 @@ class Key:
             target: One class for all marked images, as in the paper, instead of a codebook.
             labels: By default ``"codebook"``, or ``"fixed"`` with a target or the paper's scheme. ``"fixed"`` without a
                 target lets the secret choose it (``scheme="paper"``: class 0). ``"keyed"`` gives each sample a
-                pseudo-random class instead of one target: no class for an attacker to find, and a test that is exact for any model. It is learnt by heart: harder to embed and to keep.
+                pseudo-random class instead of one target: no class for an attacker to find, and a test that is exact
+                for any model. It is learnt by heart: harder to embed and to keep.
                 ``"untargeted"`` asks for a wrong answer to marked images, whichever it is: what NTL embeds.
             marks: Marks of a codebook; by default 16, more for fewer than four classes.
             carriers: Images set aside for verification, test images for example: the classes of a codebook are then

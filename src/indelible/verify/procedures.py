@@ -11,7 +11,8 @@
 | ``references`` | stored | if others hit no more often than half or the worst reference | a tenth of alpha | nothing |
 
 ``auto`` is ``codebook`` for a codebook, ``keyed`` for keyed labels, ``paired`` for untargeted samples, ``references``
-for a fingerprint and ``binomial`` for a fixed target. The statistics are pure functions in :mod:`indelible.verify.statistics`.
+for a fingerprint and ``binomial`` for a fixed target. The statistics are pure functions in
+:mod:`indelible.verify.statistics`.
 
 An untargeted sample is a hit when it is answered wrongly, and every model is wrong now and then. What counts is how
 much more often than on the same images without the mark, and with other keys' marks: ``paired`` asks both. Of the

@@ -37,16 +37,17 @@ class Verdict:
         alpha: Level of the decision.
         queries: Images asked in all, decoys included.
         test: What the test is.
-        procedure: Its name: ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"``, ``"keyed"`` or
-            ``"references"``, ``"codebook"``.
-        labels: Labels of the key: ``"fixed"``, ``"keyed"``, ``"untargeted"`` or ``"stored"``.
+        procedure: Its name: ``"codebook"``, ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"``,
+            ``"keyed"`` or ``"references"``.
+        labels: Labels of the key: ``"codebook"``, ``"fixed"``, ``"keyed"``, ``"untargeted"`` or ``"stored"``.
         hits: Key samples answered with their labels; untargeted ones, with any class but their true one.
         trials: Key samples asked.
         e_value: Capital of a sequential test at its end.
         decoys: Decoy keys asked.
         decoy_rate: Share of hits among the worst decoy key's samples, if decoys were asked.
         null_rate: Chance of a hit for a model that never saw the key, as the test used it; None for the rank test.
-        counts: What else the test counted; with keyed labels also the rareness of the match, in bits.
+        counts: What else the test counted. Of a codebook: ``marks`` asked, ``held``, how many of them have their secret
+            class on top, and ``carriers`` of each. With keyed labels also the rareness of the match, in bits.
         ba: Accuracy on the clean carriers, if it was asked for.
         wsr_embedded: WSR on the samples that were embedded in training, if they were given.
         p_corrected: p-value after Holm's correction, if several verdicts were corrected together.
@@ -112,6 +113,8 @@ class Verdict:
         if missing:
             raise DamagedFileError(f"this is not a verdict: it lacks {', '.join(missing)}. Verify again.")
         held = {name: item for name, item in value.items() if name in known}
+        if isinstance(held.get("binding"), bool):  # records made before codebooks
+            held["binding"] = "key" if held["binding"] else "none"
         held |= {
             "assumptions": tuple(held["assumptions"]), "drawn": tuple(held.get("drawn", ())),
             "table": tuple(tuple(row) for row in held.get("table", ())),
@@ -140,9 +143,10 @@ def verify(
         key: The owner's key.
         carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels the owner's
             images that were used, unless ``embedded`` is given; then, as for a fingerprint, they only give BA.
-        test: ``"codebook"``, ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"``, ``"keyed"`` or ``"references"``
-            (:mod:`indelible.verify.procedures`); ``"auto"`` is the key's own: ``"codebook"``, ``"keyed"`` for keyed
-            labels, ``"paired"`` for untargeted ones, ``"references"`` for a fingerprint, else ``"binomial"``.
+        test: ``"codebook"``, ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"``, ``"keyed"`` or
+            ``"references"`` (:mod:`indelible.verify.procedures`); ``"auto"`` is the key's own: ``"codebook"`` for a
+            codebook, ``"keyed"`` for keyed labels, ``"paired"`` for untargeted ones, ``"references"`` for a
+            fingerprint, else ``"binomial"``.
         alpha: How often an unmarked model may be called the owner's, at most.
         queries: Key samples to ask, at most; by default all there are, of a codebook 200 of each mark.
         decoys: Decoy keys to ask; by default 20, and as many as alpha takes in the test ``"decoys"``.
