@@ -61,6 +61,7 @@ from indelible.train.objective import Objective, Step, unscaled
 __all__ = ["APP", "AdversarialPerturbation", "WatermarkPasses", "watermark_loss"]
 
 _BATCHES = ("mixed", "clean")
+_MOST = 0.2  # to which a head start raises alpha
 _RANGE = 0.05  # how far beyond [0, 1] an augmentation may take a pixel
 
 
@@ -225,7 +226,7 @@ class AdversarialPerturbation(EmbeddingMethod):
         "light": {"rows": 16, "clean_rows": 16, "after": 0.5},
         "fast": {"alpha": 0.15, "rows": 16, "clean_rows": 16, "every": 2},
     }
-    added: ClassVar[Mapping[str, Any]] = {"after": 0.0, "keep": 1, "ascent_rows": None}
+    added: ClassVar[Mapping[str, Any]] = {"after": 0.0, "keep": 1, "ascent_rows": None, "head_start": 0}
 
     eps: float = 0.02
     alpha: float = 0.01
@@ -238,6 +239,7 @@ class AdversarialPerturbation(EmbeddingMethod):
     after: float = 0.0
     keep: int = 1
     ascent_rows: int | None = None
+    head_start: int = 0
     fraction: float = 0.01
     negatives: float = 0.0
 
@@ -257,9 +259,13 @@ class AdversarialPerturbation(EmbeddingMethod):
         """Return the step of the first watermark pass in a training of so many; the last one at the latest."""
         return min(math.ceil(self.after * steps), max(0, steps - 1))
 
-    def weight(self) -> float:
-        """Return the weight of a watermark pass: alpha on average over all steps, whatever share of them has passes."""
-        return self.alpha * self.every / (1 - self.after)
+    def weight(self, number: int) -> float:
+        """Return the weight of the watermark pass in step ``number``.
+
+        Without a head start, alpha on average over all steps, whatever share of them has passes.
+        """
+        raised = max(1.0, self.head_start / (number + 1))
+        return max(self.alpha, min(_MOST, self.alpha * raised)) * self.every / (1 - self.after)
 
     def extra_rows(self) -> float:
         """Return how many rows a step passes beyond its ordinary ones, on average over the whole training."""

@@ -141,12 +141,20 @@ class WatermarkPasses:
                 raise InputError("no row of this batch is free of marks: give larger batches or a smaller fraction.")
             clean = images.index_select(0, own.to(images.device))
         return self.add_gradient(
-            clean, marked, labels, share, average, finished=finished, scale=scale, fresh=self._fresh(number)
+            clean,
+            marked,
+            labels,
+            share,
+            average,
+            finished=finished,
+            scale=scale,
+            fresh=self._fresh(number),
+            number=number,
         )
 
     def add_gradient(
         self, clean: Tensor, marked: Tensor, labels: Tensor, share: Share = WHOLE, average: Average = alone, *,
-        finished: bool = False, scale: Scale = unscaled, fresh: bool = True,
+        finished: bool = False, scale: Scale = unscaled, fresh: bool = True, number: int = 0,
     ) -> Tensor:  # fmt: skip
         """Lines 6 and 7 of Algorithm 1: find delta, add the gradient at theta + delta, restore theta."""
         method, weights = self.method, perturbable_parameters(self.model)
@@ -167,7 +175,7 @@ class WatermarkPasses:
                 del gradients
             with scope:
                 loss = _loss(self.model, joined, labels, method.clean_bn)
-                total = scale(method.weight() * share.weight(method.rows) * loss)
+                total = scale(method.weight(number) * share.weight(method.rows) * loss)
                 if finished:
                     add_averaged_gradient(self.model, total, average)
                 else:

@@ -246,11 +246,12 @@ def _assumptions(key: Key, found: Finding, binding: str) -> tuple[str, ...]:
     return common
 
 
-def _chance(p_value: float) -> str:
-    """Say what a p-value means; 1 is no sentence."""
+def _chance(p_value: float, stranger: str = "a model that never saw the key") -> str:
+    """Say what a p-value means, in a sentence."""
+    who = stranger[0].upper() + stranger[1:]
     if p_value >= 0.5:
-        return "A model that never saw the key does as well at least every second time."
-    return f"A model that never saw the key does as well with probability at most {p_value:.1g}."
+        return f"{who} may do as well more often than not."
+    return f"{who} does as well with probability at most {p_value:.1g}."
 
 
 def _sentence(owned: bool, found: Finding, procedure: Procedure, key: Key) -> str:
@@ -268,8 +269,8 @@ def _sentence(owned: bool, found: Finding, procedure: Procedure, key: Key) -> st
         note = f" (chance of a hit taken to be at most {found.null_rate:.3f}; reference models: {models})"
     free = _free_choice(key)
     counted = (
-        f"{found.hits} of {found.trials} samples of the key were answered with {label}; {stranger} "
-        f"does that with probability at most {found.p_value:.1e}{note}."
+        f"{found.hits} of {found.trials} samples of the key were answered with {label}. "
+        f"{_chance(found.p_value, stranger)[:-1]}{note}."
     )
     if key.labels == "codebook":
         counted = (
