@@ -72,7 +72,8 @@ def test_the_full_budget_is_the_default(images: ImageData) -> None:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_the_cheaper_budget_leaves_rates_and_strengths_alone(name: str) -> None:
     """What is cut is how long, never how hard: only numbers of epochs, steps, images and points differ."""
-    lengths = {"epochs", "teacher_epochs", "end_epochs", "cleanse_epochs", "every", "milestone", "points"}
+    lengths = {"epochs", "teacher_epochs", "end_epochs", "cleanse_epochs", "every", "milestone", "points", "rounds"}
+    lengths |= {"steps"}
     assert set(ATTACKS[name].build.cpu_settings) <= lengths | {"batch_size", "cleanse_batch", "cleanse_round"}
 
 
