@@ -17,6 +17,11 @@ PASSES = {
     "fp": 36 + 20 * 4 + 15 * 40,  # rank, twenty rates, fine-tune
     "mcr": 15 * 18 + 15 * 18 + 11 * (18 + 4) + 4,  # end, curve, statistics and accuracy of eleven points
     "distill": 2 * 12 * 40,
+    "ft-sam": 3 * 2 * 3 * 36 + 4 * 4,  # three radii, two passes a step; the stolen model and three others judged
+    "super-ft": 3 * 6 * 36 + 4 * 4,
+    "fst": 3 * 6 * 36 + 4 * 4,
+    "i-bau": 5 * 4 * 36 + 6 * 4,  # two passes to find the change and two to unlearn it
+    "sau": 2 * (2 + 2 * 2 + 3) * 36 + 3 * 4,
 }
 
 

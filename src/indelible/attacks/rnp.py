@@ -24,8 +24,10 @@ stolen one; nothing is fine-tuned. The preset ``cpu`` changes nothing: the full 
 
 Recipe ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original: the
 threshold is chosen on a tenth of the attacker's images, of which neither unlearning nor recovering sees any; gradients
-of unlearning are clipped to norm 20 (the authors' code clips before there are any); masks are clipped to [0, 1] before
-every step, not after the last one, which leaves an order among the neurons at zero, as in ANP here.
+of unlearning are clipped to norm 20 (the authors' code clips before there are any); with fewer than six classes a model
+that answers one class to all images would never fall to 0.2, so that unlearning stops at 1.2 / classes there; masks are
+clipped to [0, 1] before every step, not after the last one, which leaves an order among the neurons at zero, as in ANP
+here.
 """
 
 import copy
@@ -56,6 +58,7 @@ __all__ = ["ReconstructiveNeuronPruning", "Recovery", "ascend"]
 
 _CLIP = 20.0
 _DROPS = (10, 20)
+_CHANCE = 1.2
 
 
 class Recovery(Objective):
@@ -157,6 +160,10 @@ class ReconstructiveNeuronPruning(OneRecipe):
         )  # fmt: skip
         job.note(pruned=int((mask <= chosen).sum()), neurons=len(mask))
 
+    def stops_at(self, classes: int) -> float:
+        """Return the accuracy at which unlearning stops: ``floor``, but with few classes a fifth more than chance."""
+        return max(self.floor, _CHANCE / classes)
+
     def _unlearned(self, job: Removal, data: Data) -> nn.Module:
         """Return a copy of the stolen model that has forgotten the task; a pure function of model, images and seed."""
         model = copy.deepcopy(job.model).train()
@@ -165,7 +172,7 @@ class ReconstructiveNeuronPruning(OneRecipe):
             weights, lr=self.unlearn_lr, momentum=self.momentum, weight_decay=self.weight_decay
         )  # fmt: skip
         batches = Batches(data=data, batch_size=self.batch_size, seed=job.seed, device=job.place)
-        right, rows = torch.zeros((), device=job.place), 0
+        floor, right, rows = self.stops_at(len(job.data.classes)), torch.zeros((), device=job.place), 0
         with torch.random.fork_rng(devices=[job.place] if job.place.type == "cuda" else []):
             torch.manual_seed(derive_seed(job.seed, "rnp", "model"))
             for epoch in range(self.unlearn_epochs):
@@ -176,7 +183,7 @@ class ReconstructiveNeuronPruning(OneRecipe):
                     right += ascend(model, optimizer, normalise(images, job.normalize), labels)
                     rows += len(labels)
                 job.count(rows)
-                if float(right) <= self.floor * rows:
+                if float(right) <= floor * rows:
                     break
         job.note(unlearned=float(right) / rows)
         return model
