@@ -47,7 +47,8 @@ def test_a_step_restores_the_norm_and_adds_the_pull() -> None:
             self.out = nn.Linear(2, 2)
 
         def forward(self, images: torch.Tensor) -> torch.Tensor:
-            return self.out(images) * 0.0
+            logits: torch.Tensor = self.out(images) * 0.0
+            return logits
 
     net, original = Flat(), torch.tensor([[3.0, 0.0], [0.0, 4.0]])
     head = net.out.weight

@@ -72,7 +72,8 @@ class Linear(nn.Module):
         self.out, self.idle = nn.Linear(1, 2, bias=False), nn.Parameter(torch.zeros(1))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.out(images.flatten(1))
+        logits: torch.Tensor = self.out(images.flatten(1))
+        return logits
 
 
 def test_the_search_takes_steps_of_plain_descent() -> None:

@@ -57,11 +57,11 @@ def test_unlearning_is_clipped() -> None:
 
 def two_neurons() -> MaskedNetwork:
     """Logits (m_1 x, m_2 x): an inner layer of two neurons with weight 1, and the identity behind it."""
-    net = nn.Sequential(nn.Linear(1, 2, bias=False), nn.Linear(2, 2, bias=False))
+    inner, last = nn.Linear(1, 2, bias=False), nn.Linear(2, 2, bias=False)
     with torch.no_grad():
-        net[0].weight.fill_(1.0)
-        net[1].weight.copy_(torch.eye(2))
-    return MaskedNetwork(net, (Neurons("0.weight", None, 2),))
+        inner.weight.fill_(1.0)
+        last.weight.copy_(torch.eye(2))
+    return MaskedNetwork(nn.Sequential(inner, last), (Neurons("0.weight", None, 2),))
 
 
 def test_the_rule_of_the_mask_by_hand() -> None:

@@ -131,7 +131,7 @@ def test_a_step_equals_the_slow_reference(net: TinyNet) -> None:
     ]
     assert rows, "the reference needs an image that fools the stolen model"
     expected = F.cross_entropy(twin(images), labels) + 3.0 * torch.stack(rows).sum() / 8
-    expected.backward()  # type: ignore[no-untyped-call]
+    expected.backward()
     assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
     for weight, other in zip(trained.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(weight.grad, other.grad, rtol=1e-3, atol=1e-5)

@@ -79,8 +79,8 @@ def head_of(model: nn.Module, images: Tensor, classes: int) -> str:
         classes: How many outputs it must have.
     """
     layers = [call for call in trace(model, images) if isinstance(call.layer, nn.Linear | _ConvNd)]
-    weight = layers[-1].layer.weight if layers else None
-    if not isinstance(weight, Tensor) or len(weight) != classes:
+    weight = layers[-1].layer.get_parameter("weight") if layers else None
+    if weight is None or len(weight) != classes:
         got = "none" if weight is None else f"{layers[-1].place[0]!r} with {len(weight)} outputs"
         raise InputError(
             f"{type(model).__name__} must end in a linear layer or convolution with {classes} outputs for FST, got "
