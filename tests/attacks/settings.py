@@ -14,4 +14,10 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "nnl": {"epochs": 2, "cleanse_epochs": 1, "batch_size": 16},
     "distill": {"epochs": 2, "batch_size": 16},
     "preprocess": {},
+    "i-bau": {"rounds": 2, "steps": 2, "batch_size": 16},
+    "super-ft": {"epochs": 2, "cycle": 2, "batch_size": 16},
+    "ft-sam": {"epochs": 2, "batch_size": 16},
+    "rnp": {"epochs": 2, "unlearn_epochs": 2, "batch_size": 16},
+    "fst": {"epochs": 2, "batch_size": 16},
+    "sau": {"rounds": 2, "epochs": 1, "steps": 2, "batch_size": 16},
 }

@@ -17,6 +17,11 @@ PASSES = {
     "fp": 36 + 20 * 4 + 15 * 40,  # rank, twenty rates, fine-tune
     "mcr": 15 * 18 + 15 * 18 + 11 * (18 + 4) + 4,  # end, curve, statistics and accuracy of eleven points
     "distill": 2 * 12 * 40,
+    "ft-sam": 3 * 2 * 3 * 36 + 4 * 4,  # three radii, two passes a step; the stolen model and three others judged
+    "super-ft": 3 * 6 * 36 + 4 * 4,
+    "fst": 3 * 6 * 36 + 4 * 4,
+    "i-bau": 5 * 4 * 36 + 6 * 4,  # two passes to find the change and two to unlearn it
+    "sau": 2 * (2 + 2 * 2 + 3) * 36 + 3 * 4,
 }
 
 
@@ -72,7 +77,8 @@ def test_the_full_budget_is_the_default(images: ImageData) -> None:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_the_cheaper_budget_leaves_rates_and_strengths_alone(name: str) -> None:
     """What is cut is how long, never how hard: only numbers of epochs, steps, images and points differ."""
-    lengths = {"epochs", "teacher_epochs", "end_epochs", "cleanse_epochs", "every", "milestone", "points"}
+    lengths = {"epochs", "teacher_epochs", "end_epochs", "cleanse_epochs", "every", "milestone", "points", "rounds"}
+    lengths |= {"steps"}
     assert set(ATTACKS[name].build.cpu_settings) <= lengths | {"batch_size", "cleanse_batch", "cleanse_round"}
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from indelible.bench.cells import plan_cells
+from indelible.attacks import ATTACKS
+from indelible.bench.cells import Cell, plan_cells
 from indelible.bench.estimate import Size, estimate, evaluation_passes, size_of, training_passes
 from indelible.bench.preset import load_preset, preset_names
 from indelible.bench.runner import Board, run_cells
@@ -46,6 +47,28 @@ def test_passes_of_the_comparisons_by_hand() -> None:
     rates = replace(rates, methods=tuple(one for one in rates.methods if one.name == "ntl"))
     (ntl, *_) = (cell for cell in plan_cells(rates, {"cifar10": None}) if cell.attack is None)
     assert training_passes(ntl, CIFAR, ntl) == 2 * 100 * 40_000
+
+
+def test_passes_of_later_attacks_by_hand() -> None:
+    cells = plan_cells(load_preset("cifar10-paper"), {"cifar10": None, "svhn": None})
+    model = next(cell for cell in cells if cell.attack is None)
+    some = next(cell for cell in cells if cell.attack == "ft")
+    later = ("ft-sam", "super-ft", "fst", "i-bau", "sau", "rnp")
+
+    def cell_of(name: str, **settings: float) -> Cell:
+        own = ATTACKS[name].build(**settings).to_json()
+        return replace(some, settings={**some.settings, "attack": name, "attack_settings": own})
+
+    passes = {name: training_passes(cell_of(name), CIFAR, model) for name in later}
+    assert passes == {
+        "ft-sam": 3 * 2 * 25 * 10_000, "super-ft": 3 * 30 * 10_000, "fst": 3 * 10 * 10_000, "i-bau": 5 * 4 * 10_000,
+        "sau": 25 * 15 * 10_000, "rnp": 40 * 500,
+    }  # fmt: skip
+    points = {name: (evaluation_passes(cell_of(name), CIFAR) - 40_000) / 20_000 for name in later}
+    assert points == {"ft-sam": 3, "super-ft": 3, "fst": 3, "i-bau": 5, "sau": 5, "rnp": 20}
+    fixed = cell_of("ft-sam", rho=2.0)
+    assert training_passes(fixed, CIFAR, model) == 2 * 25 * 10_000
+    assert evaluation_passes(fixed, CIFAR) == 40_000
 
 
 @pytest.mark.parametrize("name", preset_names())

@@ -13,6 +13,14 @@ from indelible.attacks.nnl import NeuralNetworkLaundering  # isort: skip
 from indelible.attacks.distill import Extraction  # isort: skip
 from indelible.attacks.preprocess import InputPreprocessing, Preprocessed, deployed, evaluate_transforms  # isort: skip
 
+# Attacks on backdoors that came later, by year.
+from indelible.attacks.i_bau import ImplicitUnlearning  # isort: skip
+from indelible.attacks.super_ft import SuperFineTuning  # isort: skip
+from indelible.attacks.ft_sam import SharpnessAwareFineTuning  # isort: skip
+from indelible.attacks.rnp import ReconstructiveNeuronPruning  # isort: skip
+from indelible.attacks.fst import FeatureShiftTuning  # isort: skip
+from indelible.attacks.sau import SharedAdversarialUnlearning  # isort: skip
+
 __all__ = [
     "ATTACKS",
     "BUDGETS",
@@ -20,14 +28,20 @@ __all__ = [
     "Attacked",
     "Curve",
     "Extraction",
+    "FeatureShiftTuning",
     "FinePruning",
     "FineTuning",
+    "ImplicitUnlearning",
     "InputPreprocessing",
     "ModeConnectivityRepair",
     "NeuralAttentionDistillation",
     "NeuralNetworkLaundering",
     "Preprocessed",
+    "ReconstructiveNeuronPruning",
     "RemovalAttack",
+    "SharedAdversarialUnlearning",
+    "SharpnessAwareFineTuning",
+    "SuperFineTuning",
     "attack",
     "deployed",
     "evaluate_curve",

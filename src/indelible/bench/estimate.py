@@ -25,6 +25,9 @@ __all__ = ["Estimate", "Size", "estimate", "evaluation_passes", "size_of", "trai
 
 _BATCH = 16
 _DECOYS, _DECOY_SAMPLES = 20, 1000
+_TRIED = {"ft-sam": ("rho", 2), "super-ft": ("peak", 1), "fst": ("alpha", 1)}
+"""Attacks that train a model at each of three strengths: the setting that fixes it, and passes a step."""
+_TRIALS = 3
 _FORWARD_ONLY = 3.0
 """A pass without gradients costs about a third of one with."""
 
@@ -131,6 +134,15 @@ def _attack(name: str, own: Mapping[str, Any], images: float, classes: int) -> f
     elif name == "nnl":
         searched = (5 if classes >= 100 else 15) if own["cleanse_epochs"] is None else own["cleanse_epochs"]
         epochs = searched * classes + 2 * own["epochs"]
+    elif name in _TRIED:
+        setting, passes = _TRIED[name]
+        epochs *= passes * (_TRIALS if own[setting] is None else 1)
+    elif name == "i-bau":
+        epochs = 4 * own["rounds"]
+    elif name == "sau":
+        epochs *= own["rounds"] * (5 + 2 * own["steps"])
+    elif name == "rnp":
+        epochs = (own["epochs"] + own["unlearn_epochs"]) * min(1.0, own["images"] / images)
     return images * epochs
 
 
@@ -141,8 +153,11 @@ def evaluation_passes(cell: Cell, size: Size) -> float:
         train = cell.settings["train"]
         looks: int = 1 + -(-train["epochs"] // train["evaluate_every"])
         return verdict + 2 * size.test * looks
-    points = {"fp": 20, "anp": 20, "nnl": 11}.get(cell.settings["attack"], 0)
-    points = cell.settings["attack_settings"].get("points", points)
+    name, own = cell.settings["attack"], cell.settings["attack_settings"]
+    points = {"fp": 20, "anp": 20, "nnl": 11, "rnp": 20}.get(name, 0)
+    if name in _TRIED and own[_TRIED[name][0]] is None:
+        points = _TRIALS
+    points = own.get("points", own.get("rounds", points))
     return float(verdict + points * 2 * min(size.test, cell.settings["curve_images"] or size.test))
 
 
