@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from indelible.bench.speed.clock import peak_bytes
 from indelible.embed.app import AdversarialPerturbation, WatermarkPasses
+from indelible.embed.marked import MarkedBatches
 from indelible.keys.key import WatermarkSamples
 from indelible.models import build_model
 from indelible.nn.layers import perturbable_parameters
@@ -49,7 +50,7 @@ def measure(model: nn.Module, rows: int, **settings: Any) -> dict[str, float]:
     def app(eps: float) -> None:
         ordinary()
         method = AdversarialPerturbation(eps=eps, rows=half, clean_rows=half, **settings)
-        WatermarkPasses(model, method, samples).backward(images, 0)
+        WatermarkPasses(model, method, MarkedBatches(samples, method.rows)).backward(images, 0)
 
     app(0.02)  # whatever is allocated once and kept
     return {

@@ -19,5 +19,6 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "ft-sam": {"epochs": 2, "batch_size": 16},
     "rnp": {"epochs": 2, "unlearn_epochs": 2, "batch_size": 16},
     "fst": {"epochs": 2, "batch_size": 16},
+    "rehearse": {"epochs": 2, "batch_size": 16},
     "sau": {"rounds": 2, "epochs": 1, "steps": 2, "batch_size": 16},
 }

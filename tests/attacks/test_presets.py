@@ -19,6 +19,7 @@ PASSES = {
     "distill": 2 * 12 * 40,
     "ft-sam": 3 * 2 * 3 * 36 + 4 * 4,  # three radii, two passes a step; the stolen model and three others judged
     "super-ft": 3 * 6 * 36 + 4 * 4,
+    "rehearse": 3 * 5 * 36 + 4 * 4,
     "fst": 3 * 6 * 36 + 4 * 4,
     "i-bau": 5 * 4 * 36 + 6 * 4,  # two passes to find the change and two to unlearn it
     "sau": 2 * (2 + 2 * 2 + 3) * 36 + 3 * 4,

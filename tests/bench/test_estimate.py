@@ -53,7 +53,7 @@ def test_passes_of_later_attacks_by_hand() -> None:
     cells = plan_cells(load_preset("cifar10-paper"), {"cifar10": None, "svhn": None})
     model = next(cell for cell in cells if cell.attack is None)
     some = next(cell for cell in cells if cell.attack == "ft")
-    later = ("ft-sam", "super-ft", "fst", "i-bau", "sau", "rnp")
+    later = ("ft-sam", "super-ft", "fst", "i-bau", "sau", "rnp", "rehearse")
 
     def cell_of(name: str, **settings: float) -> Cell:
         own = ATTACKS[name].build(**settings).to_json()
@@ -62,10 +62,10 @@ def test_passes_of_later_attacks_by_hand() -> None:
     passes = {name: training_passes(cell_of(name), CIFAR, model) for name in later}
     assert passes == {
         "ft-sam": 3 * 2 * 25 * 10_000, "super-ft": 3 * 30 * 10_000, "fst": 3 * 10 * 10_000, "i-bau": 5 * 4 * 10_000,
-        "sau": 25 * 15 * 10_000, "rnp": 40 * 500,
+        "sau": 25 * 15 * 10_000, "rnp": 40 * 500, "rehearse": 3 * 30 * 10_000,
     }  # fmt: skip
     points = {name: (evaluation_passes(cell_of(name), CIFAR) - 40_000) / 20_000 for name in later}
-    assert points == {"ft-sam": 3, "super-ft": 3, "fst": 3, "i-bau": 5, "sau": 5, "rnp": 20}
+    assert points == {"ft-sam": 3, "super-ft": 3, "fst": 3, "i-bau": 5, "sau": 5, "rnp": 20, "rehearse": 3}
     fixed = cell_of("ft-sam", rho=2.0)
     assert training_passes(fixed, CIFAR, model) == 2 * 25 * 10_000
     assert evaluation_passes(fixed, CIFAR) == 40_000

@@ -1,7 +1,10 @@
 """The documentation tells the truth: links resolve, examples run, commands parse, files exist."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ MADE_BY_THE_DEMO = {ROOT / "docs" / "images" / "demo.png"}
 EXAMPLES = {
     "src/indelible/attacks/noisy_ft.py", "tests/attacks/test_noisy_ft.py", "docs/attacks/noisy-ft.md",
 }  # fmt: skip
+ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}  # the tests share the cores
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FILE = re.compile(r"`((?:src|tests|docs|tools|\.ci)/[\w./-]+|[A-Z]+(?:\.md)?|[\w.-]+\.(?:toml|yaml|txt))`")
@@ -128,14 +132,35 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             exec(compile(code, f"{page.name}, block {number}", "exec"), names)  # noqa: S102 - our own pages
 
 
-def test_readme_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
-    """On the embedded data, with nothing given but what the page says."""
-    names: dict[str, Any] = {"__name__": "readme"}
-    for code in blocks(ROOT / "README.md", "python"):
-        exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - our own page
-    verdict = names["verdict"]
-    assert verdict.sentence in capsys.readouterr().out
-    assert not verdict.owned, "the README says that this small run's verdict is negative"
+@pytest.mark.timeout(1800)
+def test_the_first_lines_of_python_end_in_owned(tmp_path: Path) -> None:
+    """On the embedded data, with nothing given but what the page says: protected, stolen, proven."""
+    code = blocks(ROOT / "README.md", "python")[0]
+    told = "print('OWNED' if verdict.owned else 'NOT SHOWN', verdict.p_value)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{told}"], env=ALONE, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    last = done.stdout.splitlines()[-1].split()
+    assert last[0] == "OWNED", done.stdout
+    assert float(last[1]) <= 1e-6
+
+
+@pytest.mark.timeout(1800)
+def test_the_first_commands_end_in_owned(tmp_path: Path) -> None:
+    """As typed: every command ends well, and the verdict after fine-tuning is positive at 1e-6."""
+    program = Path(sys.executable).with_name("indelible")
+    said = {}
+    for line in blocks(ROOT / "README.md", "console")[0].splitlines():
+        words = shlex.split(line.removeprefix("$ "), comments=True)
+        if line.startswith("$ indelible"):
+            done = subprocess.run(
+                [program, *words[1:]], env=ALONE, cwd=tmp_path, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+            said[words[1]] = done.stdout
+    assert said["verify"].startswith("OWNED at alpha 1e-06")
+    assert "OWNED at alpha 1e-06" in said["embed"]
+    assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)

@@ -132,7 +132,7 @@ class TestFingerprint:
         verdict = indelible.verify(source, embedded.key, alpha=0.01)
         assert verdict.procedure == "references"
         assert verdict.counts["references"] == 2
-        assert not verdict.binding
+        assert verdict.binding == "none"
         assert any("honest" in one for one in verdict.assumptions)
         if verdict.owned:
             assert "forgeable" in verdict.sentence

@@ -54,6 +54,6 @@ def test_refusals(data: ImageData, key: Key) -> None:
             mix(data, key, fraction)
     with pytest.raises(InputError, match="only"):
         mix(data, key, 0.5, negatives=0.9)
-    unrelated = Key.create(kind="unrelated", classes=4, shape=SHAPE, secret=SECRET)
+    unrelated = Key.create(kind="unrelated", classes=4, shape=SHAPE, target=0, secret=SECRET)
     with pytest.raises(InputError, match="unrelated"):
         mix(stripes(320), unrelated, 0.1, negatives=0.1)

@@ -76,7 +76,7 @@ class TestRareness:
         verdict = indelible.verify(Knows(), plain(), embedded=samples)
         assert verdict.p_value == pytest.approx(3.0**-12)
         assert verdict.counts["rareness"] == pytest.approx(12 * math.log2(3))
-        assert verdict.binding
+        assert verdict.binding == "key"
 
 
 def test_key_images_stand_beside_every_batch(net: TinyNet) -> None:

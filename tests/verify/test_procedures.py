@@ -72,7 +72,7 @@ class TestKeyed:
         assert verdict.owned == ((1 / 3) ** 15 <= 1e-6)
         assert (verdict.procedure, verdict.labels, verdict.ba, verdict.decoy_rate) == ("keyed", "keyed", None, None)
         assert verdict.queries == 40
-        assert verdict.binding
+        assert verdict.binding == "key"
         assert "their labels" in verdict.sentence
 
     @pytest.mark.parametrize("label", [0, 1, 2, 3])
@@ -231,13 +231,13 @@ class TestFixed:
     def test_a_chosen_second_data_set_is_not_binding(self) -> None:
         key = Key.create(kind="unrelated", classes=4, shape=SHAPE, target=0, source=stripes(80), secret=SECRET)
         constant = Answering(lambda images: torch.zeros(len(images), dtype=torch.int64))
-        assert not verify(constant, key, stripes(80)).binding
+        assert verify(constant, key, stripes(80)).binding == "none"
         generated = Key.create(kind="unrelated", classes=4, shape=SHAPE, target=0, secret=SECRET)
-        assert verify(constant, generated, stripes(80)).binding
+        assert verify(constant, generated, stripes(80)).binding == "key"
 
 
 def test_wrong_tests_are_refused(key: Key) -> None:
-    with pytest.raises(UnknownNameError, match="auto, binomial, decoys"):
+    with pytest.raises(UnknownNameError, match="auto, binomial, codebook, decoys"):
         verify(knows(key), key, stripes(40), test="t-test")
     with pytest.raises(InputError, match="not for fixed labels"):
         verify(knows(key), key, stripes(40), test="keyed")
@@ -273,7 +273,10 @@ class TestFamily:
 class TestJson:
     @pytest.mark.parametrize("name", PROCEDURES)
     def test_there_and_back(self, key: Key, name: str) -> None:
-        used = {"fixed": key, "keyed": keyed_key(), "stored": fingerprint_key()}[PROCEDURES[name].labels[0]]
+        book = Key.create(classes=4, shape=SHAPE, secret=SECRET)
+        used = {"fixed": key, "keyed": keyed_key(), "stored": fingerprint_key(), "codebook": book}[
+            PROCEDURES[name].labels[0]
+        ]
         verdict = verify(knows(key), used, stripes(60), test=name, alpha=0.05)
         assert Verdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
 
@@ -282,7 +285,7 @@ class TestJson:
         for name in ("procedure", "labels", "e_value", "decoys", "counts", "p_corrected", "family", "binding"):
             del old[name]
         found = Verdict.from_json({**old, "decoy_rate": 0.1, "null_rate": 0.2})
-        assert (found.procedure, found.labels, found.binding, found.null_rate) == ("binomial", "fixed", True, 0.2)
+        assert (found.procedure, found.labels, found.binding, found.null_rate) == ("binomial", "fixed", "key", 0.2)
         wrongs: list[Any] = [None, [], {}, {"owned": True}]
         for wrong in wrongs:
             with pytest.raises(DamagedFileError):

@@ -21,6 +21,9 @@ from indelible.attacks.rnp import ReconstructiveNeuronPruning  # isort: skip
 from indelible.attacks.fst import FeatureShiftTuning  # isort: skip
 from indelible.attacks.sau import SharedAdversarialUnlearning  # isort: skip
 
+# Made for this package's own marks.
+from indelible.attacks.rehearse import Rehearsal  # isort: skip
+
 __all__ = [
     "ATTACKS",
     "BUDGETS",
@@ -38,6 +41,7 @@ __all__ = [
     "NeuralNetworkLaundering",
     "Preprocessed",
     "ReconstructiveNeuronPruning",
+    "Rehearsal",
     "RemovalAttack",
     "SharedAdversarialUnlearning",
     "SharpnessAwareFineTuning",

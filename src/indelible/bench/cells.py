@@ -149,7 +149,9 @@ def _model_cell(
     how = _train_settings(preset, method)
     settings: dict[str, Any] = {
         "data": preset.data, "attacker": preset.attacker, "architecture": architecture, "key": _key_settings(kind),
-        "method": method.name, "method_settings": _resolved(EMBEDDINGS, method, preset.train_preset),
+        "method": method.name, "method_settings": _resolved(
+            EMBEDDINGS, method, preset.train_preset, _key_settings(kind)["labels"]
+        ),
         "train": how.to_json(), "seed": seed,
     }  # fmt: skip
     source = settings["key"]["source"]
@@ -180,10 +182,12 @@ def _attack_cell(preset: Preset, model: Cell, attack: Variant) -> Cell:
     )  # fmt: skip
 
 
-def _resolved(registry: Any, variant: Variant, preset: str) -> dict[str, Any]:
+def _resolved(registry: Any, variant: Variant, preset: str, labels: str = "fixed") -> dict[str, Any]:
     """Return all settings of a method or attack, defaults included; unknown ones and wrong types are refused."""
     build = registry[variant.name].build
-    scaled = build.cpu_settings if preset == "cpu" else {}
+    scaled = dict(build.cpu_settings) if preset == "cpu" else {}
+    if labels == "codebook":
+        scaled |= build.codebook_settings
     resolved: dict[str, Any] = build.of({**scaled, **variant.settings}).to_json()
     return resolved
 

@@ -25,7 +25,7 @@ __all__ = ["Estimate", "Size", "estimate", "evaluation_passes", "size_of", "trai
 
 _BATCH = 16
 _DECOYS, _DECOY_SAMPLES = 20, 1000
-_TRIED = {"ft-sam": ("rho", 2), "super-ft": ("peak", 1), "fst": ("alpha", 1)}
+_TRIED = {"ft-sam": ("rho", 2), "super-ft": ("peak", 1), "fst": ("alpha", 1), "rehearse": ("share", 1)}
 """Attacks that train a model at each of three strengths: the setting that fixes it, and passes a step."""
 _TRIALS = 3
 _FORWARD_ONLY = 3.0

@@ -24,7 +24,7 @@ from indelible.data.convert import as_data
 from indelible.data.images import Data
 from indelible.embed.mixing import mix
 from indelible.embed.stamping import StampedObjective
-from indelible.keys.key import FRESH, Key, WatermarkSamples
+from indelible.keys.key import FRESH, Key, Labels, WatermarkSamples
 from indelible.nn.layers import check_finite
 from indelible.nn.statistics import kept_frozen
 from indelible.train import Fitted, Objective, TrainSettings, fit
@@ -89,6 +89,8 @@ class EmbeddingMethod(Method):
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {}
     """What the ``cpu`` preset changes in this method's own settings."""
+    codebook_settings: ClassVar[Mapping[str, Any]] = {}
+    """What a codebook changes in them, in every preset: the paper's defaults are for one mark on fixed samples."""
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """What a recipe (:mod:`indelible.train.recipes`) changes in them, by its name."""
     alone: ClassVar[str] = ""
@@ -257,7 +259,7 @@ def embed(
     Returns:
         The protected model with its history and record; ``model`` itself is unchanged.
     """
-    _, value = _resolved(method, preset, recipe, settings)
+    _, value = _resolved(method, preset, recipe, settings, key)
     if must_start(devices, nodes):
         if value.alone:
             raise InputError(f"this method runs in one process: {value.alone}. Leave out devices and nodes.")
@@ -285,7 +287,7 @@ def _embed(
     device: str, settings: Mapping[str, Any], group: Group,
 ) -> Embedded:  # fmt: skip
     """Do the work of :func:`embed`, in each of its processes."""
-    name, value = _resolved(method, preset, recipe, settings)
+    name, value = _resolved(method, preset, recipe, settings, key)
     if group.world > 1 and value.alone:
         raise InputError(f"the method {name!r} runs in one process: {value.alone}. Leave out devices and nodes.")
     key = value.key_for(key)
@@ -346,11 +348,11 @@ def _verdict(
 
 
 def _resolved(
-    method: str | EmbeddingMethod, preset: str, recipe: str | None, settings: Mapping[str, Any]
+    method: str | EmbeddingMethod, preset: str, recipe: str | None, settings: Mapping[str, Any], key: Key
 ) -> tuple[str, EmbeddingMethod]:  # fmt: skip
-    """Return a method's name and value; a name takes what preset and recipe change."""
+    """Return a method's name and value; a name takes what preset, key and recipe change."""
     if isinstance(method, str):
-        settings = settings_of(method, preset, recipe, settings)
+        settings = settings_of(method, preset, recipe, settings, key.labels)
     return resolve(EMBEDDINGS, method, settings)
 
 
@@ -358,15 +360,25 @@ def key_for(
     key: Key, method: str | EmbeddingMethod, preset: str = "paper", recipe: str | None = None, **settings: Any
 ) -> Key:
     """Return the key that a method embeds when it is given ``key``; arguments as in :func:`embed`."""
-    return _resolved(method, preset, recipe, settings)[1].key_for(key)
+    return _resolved(method, preset, recipe, settings, key)[1].key_for(key)
 
 
-def settings_of(method: str, preset: str, recipe: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a method: what preset and recipe change, then what is given; all else are its defaults."""
+def settings_of(
+    method: str, preset: str, recipe: str | None, settings: Mapping[str, Any], labels: Labels = "fixed"
+) -> dict[str, Any]:
+    """Return the settings of a method; all that is not in them are its defaults.
+
+    In this order, the later wins: what the preset changes, what a codebook changes, what the recipe changes, what is
+    given.
+    """
     build = EMBEDDINGS[method].build
-    changes = build.cpu_settings if preset == "cpu" else {}
+    changes = {**(build.cpu_settings if preset == "cpu" else {}), **_for_labels(build, labels)}
     named = {} if recipe is None else build.recipes.get(RECIPES[recipe].name, {})
     return {**changes, **named, **settings}
+
+
+def _for_labels(build: type[EmbeddingMethod], labels: Labels) -> Mapping[str, Any]:
+    return build.codebook_settings if labels == "codebook" else {}
 
 
 def _training(

@@ -156,6 +156,8 @@ class CertifiedTraining(EmbeddingMethod):
     negatives: float = 0.0
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "draws": 5, "start_epoch": 1, "rows": 32}
+    # A share of the rows of every batch: sixteen marks take more rows than one.
+    codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
 
     def __post_init__(self) -> None:
         if min(self.levels, self.draws, self.images, self.rows, self.batches, self.together) < 1:

@@ -79,6 +79,8 @@ class ExponentialWeights(EmbeddingMethod):
     }  # fmt: skip
     # As long as Vanilla in all. The small ResNets have weights of up to 2, at which T = 2.0 is severe and taking EW off
     # costs the mark (docs/methods/ew.md has figures); what counts is T times the largest weight.
+    # A share of the rows of every batch: sixteen marks take more rows than one.
+    codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
 
     def __post_init__(self) -> None:
         if self.leave not in _LEAVE:

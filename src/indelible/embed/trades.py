@@ -110,6 +110,8 @@ class TradeOff(EmbeddingMethod):
 
     # Six passes a step in place of thirteen; three larger steps reach the edge of the ball too.
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "steps": 3, "step": 0.0155}
+    # A share of the rows of every batch: sixteen marks take more rows than one.
+    codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
 
     def __post_init__(self) -> None:
         check_ball(self.eps, self.step, self.steps, self.mode)

@@ -37,6 +37,8 @@ class Vanilla(EmbeddingMethod):
 
     # Some thousand images: one per cent would be too few to learn a mark from.
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02}
+    # A share of the rows of every batch: sixteen marks take more rows than one.
+    codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
 
     def run(self, job: Embedding) -> None:
         """Train once, with the ordinary loss."""

@@ -175,7 +175,7 @@ class WatermarkPasses:
                 del gradients
             with scope:
                 loss = _loss(self.model, joined, labels, method.clean_bn)
-                total = scale(method.weight(number) * share.weight(method.rows) * loss)
+                total = scale(method.weight(max(0, number - self.first)) * share.weight(method.rows) * loss)
                 if finished:
                     add_averaged_gradient(self.model, total, average)
                 else:
