@@ -14,7 +14,7 @@ from indelible.data.images import ImageData
 from indelible.embed.app import AdversarialPerturbation, WatermarkPasses, watermark_loss
 from indelible.embed.marked import MarkedBatches
 from indelible.keys.key import Key
-from tests.conftest import TinyNet, stripes
+from tests.conftest import SECRET, SHAPE, TinyNet, stripes
 
 
 def batchnorm_by_hand(layer: nn.BatchNorm2d, rows: Tensor, clean: int) -> Tensor:
@@ -247,6 +247,31 @@ def test_every_k_steps_with_k_times_the_weight(net: TinyNet, data: ImageData, ke
     single, double = gradients(1, 1), gradients(2, 2)
     for once, twice in zip(single, double, strict=True):
         torch.testing.assert_close(2 * once, twice)
+
+
+def test_a_head_start_raises_alpha_and_lets_it_fall() -> None:
+    method = AdversarialPerturbation(alpha=0.03, head_start=3000, every=2)
+    # 2 * 0.03 * 3000 / t, between 2 * 0.03 and 2 * 0.2.
+    expected = {0: 0.4, 448: 0.4, 599: 0.3, 1499: 0.12, 2999: 0.06, 50_000: 0.06}
+    assert {step: method.weight(step) for step in expected} == pytest.approx(expected)
+    constant = AdversarialPerturbation(alpha=0.03, every=2)
+    assert {constant.weight(step) for step in expected} == {0.06}
+    assert AdversarialPerturbation(alpha=0.5, head_start=3000).weight(0) == 0.5  # never lowered
+    with pytest.raises(InputError, match="head_start is a number of steps"):
+        AdversarialPerturbation(head_start=-1)
+
+
+def test_the_own_loop_follows_the_head_start(net: TinyNet, data: ImageData) -> None:
+    book = Key.create(classes=4, shape=SHAPE, secret=SECRET)
+    images, norms = data.images[:16].float() / 255, []
+    for calls in (0, 5999):
+        own = copy.deepcopy(net).train()
+        mark = indelible.APP(own, book, rows=8, clean_rows=8, every=1)
+        mark.load_state_dict({"calls": calls})
+        loss = mark.backward(images)
+        assert own.head.bias.grad is not None
+        norms.append(float(own.head.bias.grad.norm() / loss))
+    assert norms[0] / norms[1] > 3  # 0.2 against 0.03, at other marks
 
 
 def test_state_goes_on_where_it_was(net: TinyNet, data: ImageData, key: Key) -> None:

@@ -89,7 +89,8 @@ class APP:
             ``backward`` (as ``DistributedDataParallel`` does); by default, whether ``torch.distributed`` joins several.
             All must have the same key, carriers, settings and seed.
         settings: ``eps``, ``alpha``, ``rows``, ``clean_rows``, ``norm``, ``clean_bn``, ``every``, ``after``,
-            ``head_start``, ``keep``, ``ascent_rows`` as in :class:`AdversarialPerturbation`; with carriers also ``fraction``.
+            ``head_start``, ``keep`` and ``ascent_rows`` as in :class:`AdversarialPerturbation`; with carriers also
+            ``fraction``. With a codebook they have the defaults of ``AdversarialPerturbation.codebook_settings``.
 
     Example:
         >>> mark = indelible.APP(model, key)  # doctest: +SKIP
