@@ -30,17 +30,34 @@ import torch
 from torch import Tensor
 
 from indelible.base.files import canonical_json
+from indelible.base.merkle import leaf_hash
 from indelible.data.images import Data, Shape
 from indelible.keys.content import ContentMark
 from indelible.keys.derive import Choices, expand
-from indelible.keys.noise import NoiseMark
+from indelible.keys.noise import NoiseMark, coarse_grain
 from indelible.keys.unrelated import Purpose, UnrelatedMark
 
-__all__ = ["Codebook", "Mark", "class_key", "default_marks", "drawn_classes", "mark_seed"]
+__all__ = [
+    "Codebook",
+    "Mark",
+    "choice_key",
+    "chosen_rows",
+    "class_key",
+    "default_marks",
+    "drawn_classes",
+    "mark_leaf",
+    "mark_seed",
+    "most_carriers",
+    "seeded_mark",
+]
 
 Mark = ContentMark | NoiseMark | UnrelatedMark
 _LEAST = 16
 _BITS = 32
+# Carriers of each mark that a codebook is verified with by default, and what all samples together may take in memory.
+_CARRIERS = 200
+_SAMPLE_BYTES = 1 << 28
+_DOMAIN = b"indelible/codebook mark/1:"
 # Images of a family that training draws from, and the bytes that all families together may take.
 _FAMILY = 64
 _FAMILY_BYTES = 1 << 27
@@ -57,6 +74,49 @@ def default_marks(classes: int) -> int:
 def mark_seed(secret: bytes, number: int) -> bytes:
     """Return the 32 bytes that decide everything about mark ``number``, and tell nothing of the others."""
     return expand(secret, f"codebook/mark/{number}")
+
+
+def mark_leaf(number: int, seed: bytes) -> bytes:
+    """Return the hash that stands for mark ``number`` in a commitment; a seed is as hard to guess as the secret."""
+    return leaf_hash(_DOMAIN + number.to_bytes(4, "big") + seed)
+
+
+def seeded_mark(
+    seed: bytes, *, kind: str, shape: Shape, size: float, transparency: float, strength: float,
+    pool: Tensor | None = None,
+) -> Mark:  # fmt: skip
+    """Return the mark that a seed decides: what an auditor computes, without the secret.
+
+    Args:
+        seed: Of one mark, 32 bytes (:func:`mark_seed`).
+        kind: ``"content"``, ``"noise"`` or ``"unrelated"``.
+        shape: (C, H, W) of the images.
+        size: Of a content mark.
+        transparency: Of a content mark.
+        strength: Of a noise mark.
+        pool: uint8 (N, C, H, W), the images of an unrelated mark; None to generate them.
+    """
+    if kind == "content":
+        return ContentMark.derived(seed, shape, size=size, transparency=transparency)
+    if kind == "noise":
+        return NoiseMark.derived(seed, shape, strength=strength, grain=coarse_grain(shape))
+    return UnrelatedMark(secret=seed, shape=shape, pool=pool)
+
+
+def most_carriers(shape: Shape, marks: int) -> int:
+    """Return how many carriers each mark is asked on by default: 200, fewer if the samples would be too large."""
+    channels, height, width = shape
+    return min(_CARRIERS, max(1, _SAMPLE_BYTES // (marks * channels * height * width)))
+
+
+def choice_key(secret: bytes) -> bytes:
+    """Return what decides which carriers are asked in a verification, and tells nothing else of the secret."""
+    return expand(secret, "carriers/verify")
+
+
+def chosen_rows(choices: Choices, count: int, each: int) -> Tensor:
+    """Return which ``each`` of ``count`` carriers are asked, in rising order: int64 (each,)."""
+    return torch.from_numpy(choices.permutation(max(count, each)))[:each].sort().values
 
 
 def class_key(secret: bytes) -> bytes:
