@@ -161,6 +161,8 @@ def check_form(claim: Mapping[str, Any]) -> None:
     shown = claim["codebook"]
     if shown is None:
         raise DamagedFileError("the claim does not show the codebook")
+    if claim["label_key"] is not None:
+        raise DamagedFileError("the claim shows a label key, but the committed key is a codebook")
     fields_of(shown, _SHOWN, "the codebook of the claim")
     for name, entries, kinds in (("mark", claim["opened"], _MARK), ("image", shown["images"], _IMAGE)):
         for entry in entries:
