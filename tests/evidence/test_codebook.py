@@ -16,11 +16,13 @@ from safetensors.torch import load, save
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import canonical_json
+from indelible.base.merkle import tree_root
 from indelible.cli.describe import describe_check
 from indelible.data.images import ImageData
 from indelible.evidence import Commitment, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical
 from indelible.evidence.decision import decide_codebook
+from indelible.keys.codebook import class_key, drawn_classes, mark_leaf, mark_seed
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.report.bundle import render_bundle
 from indelible.verify import verify
@@ -103,6 +105,9 @@ def test_checked_without_the_secret_and_the_answer_is_that_of_verify(kind: str, 
     assert (claimed["table"], claimed["drawn"]) == ([list(row) for row in found.table], list(found.drawn))
     assert (claimed["held"], claimed["binding"]) == (found.counts["held"], found.binding)
     assert found.owned
+    assert checked.drawn
+    assert "classes drawn, not chosen" in describe_check(checked).splitlines()[0]
+    assert any("tried N codebooks" in caveat for caveat in checked.caveats)
     assert checked.carriers == {"bound": "set aside", "noise": "set aside", "auditor": "open"}.get(kind, "none")
     assert check_bundle(tmp_path / "bundle", key=made.key).derived
 
@@ -154,6 +159,25 @@ def test_what_is_committed_what_is_shown_what_stays_secret(tmp_path: Path) -> No
         assert hidden not in content
     assert shown["codebook"]["class_key"] == hkdf("codebook/classes").hex()
     assert shown["codebook"]["class_key"].encode() not in made.made.content
+
+
+def test_a_seed_that_was_sought_draws_all_classes_anew(book: Book, tmp_path: Path) -> None:
+    """A forger keeps the class key and seeks a seed for one mark: the classes of the others are not what they were."""
+    root = book.made.root
+    seeds = [mark_seed(SECRET, number) for number in range(16)]
+    bound = bytes.fromhex(book.key.bound or "")
+
+    def classes(seeds: list[bytes]) -> list[int]:
+        own = tree_root([mark_leaf(number, seed) for number, seed in enumerate(seeds)])
+        drawn: list[int] = drawn_classes(class_key(SECRET), own + bound, classes=4, marks=16).tolist()
+        return drawn
+
+    assert tree_root([mark_leaf(number, seed) for number, seed in enumerate(seeds)]).hex() == root
+    assert classes(seeds) == book.key.codebook().classes.tolist() == book.verdict["drawn"]
+    tries = [classes([bytes([turn]) * 32, *seeds[1:]])[1:] for turn in range(200)]
+    assert len({tuple(one) for one in tries}) == 200
+    kept = sum(one == two for turn in tries for one, two in zip(turn, classes(seeds)[1:], strict=True))
+    assert abs(kept - 750) < 120, "3000 draws of four classes: each stays with one chance in four, within 5 deviations"
 
 
 def test_several_claims_open_other_marks(tmp_path: Path) -> None:

@@ -61,7 +61,8 @@ def describe_check(checked: Checked) -> str:
     date = f"dated {checked.stamp.time}" if checked.dated and checked.stamp is not None else "undated"
     word = "OWNED" if verdict["owned"] else "NOT SHOWN"
     what = "samples" if checked.carriers is None else "marks"
-    origin = "labels drawn, not chosen" if checked.drawn else f"derivation of the {what} not shown"
+    labels = "labels" if checked.carriers is None else "classes"
+    origin = f"{labels} drawn, not chosen" if checked.drawn else f"derivation of the {what} not shown"
     origin = f"{what} derived from the key" if checked.derived else origin
     if checked.carriers == "open":
         origin = f"{origin}, carriers not shown to be the auditor's"

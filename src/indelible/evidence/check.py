@@ -71,8 +71,8 @@ class Checked:
         derived: Whether the key was shown and gives the committed samples. Without that, a claimant could have sought
             samples that any model answers as he wants: unless the labels were drawn, the claim has no weight against a
             forger.
-        drawn: Whether the labels are keyed ones and were drawn again: then the claimant chose none of them, whatever
-            the samples are.
+        drawn: Whether labels, or the classes of a codebook, were drawn again: then the claimant chose none of them,
+            whatever the samples are.
         carriers: Of a codebook. ``"set aside"``: the classes are bound to the carriers. ``"compared"``: they are images
             that the checker gave. ``"open"``: who brought them is not shown. ``"none"``: there are none.
     """

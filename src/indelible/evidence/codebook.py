@@ -6,7 +6,7 @@ Every part of a codebook that an auditor has to see is derived from the secret b
 | what | in the commitment | in a claim |
 |---|---|---|
 | the marks | Merkle root over one leaf for every seed | the seeds of the opened marks, with their paths |
-| the class key, lambda | SHA-256 | itself: with the root of the carriers it draws all classes |
+| the class key, lambda | SHA-256 | itself: with the roots of marks and carriers it draws all classes |
 | which carriers are asked | SHA-256 of the choice key, and how many | the choice key |
 | carriers set aside (``Key.bound``) | their root and number | those asked: image, true class, salt, path |
 | carriers that an auditor brings | that he must bring them | those asked, as they were brought |

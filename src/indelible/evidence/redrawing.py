@@ -192,7 +192,7 @@ def check_classes(stated: "Commitment", claim: Mapping[str, Any]) -> Tensor:
     shown = bytes.fromhex(claim["codebook"]["class_key"])
     if stated.codebook is None or hashlib.sha256(shown).hexdigest() != stated.codebook["class_key"]:
         raise DamagedFileError("the class key is not the one that was committed to")
-    root = bytes.fromhex(stated.key["bound"] or "")
+    root = bytes.fromhex(stated.root + (stated.key["bound"] or ""))
     drawn = drawn_classes(shown, root, classes=stated.key["classes"], marks=stated.samples)
     return drawn[[entry["index"] for entry in claim["opened"]]]
 

@@ -57,9 +57,10 @@ _SOUGHT_BUT_DRAWN = (
     "Whoever tried N label keys before he committed multiplied his chance of a false verdict by N, no more: hold the "
     "p-value against the tries that you believe possible (2^40 of them: 1e-18 leaves one in a million)."
 )
-_SOUGHT_MARKS = (
-    "That the marks come from a secret was not checked. Without that, they could have been sought: marks that any "
-    "model answers with the drawn classes. Have the key shown under seal (--key)."
+_TRIED_MARKS = (
+    "The claimant may have chosen his marks, but not their classes, which were drawn after all marks were fixed. "
+    "Whoever tried N codebooks before he committed multiplied his chance of a false verdict by N, no more: hold the "
+    "p-value against the tries that you believe possible (2^40 of them: 1e-18 leaves one in a million)."
 )
 _BROUGHT = (
     "The classes are bound to no carriers. If the claimant chose the carriers, he could have fitted them to the "
@@ -233,6 +234,7 @@ def _openings(work: Work) -> str:
 def _labels(work: Work) -> str:
     if work.stated.codebook is not None:
         drawn = check_classes(work.stated, work.claim)
+        work.drawn = True
         return f"the classes of {len(drawn)} marks drawn again by the committed class key"
     says = check_labels(work.stated, work.claim)
     work.drawn = work.stated.test == KEYED
@@ -368,8 +370,10 @@ def _verdict(work: Work) -> str:
 def _key(work: Work) -> str | None:
     book = work.stated.codebook
     if work.key is None:
-        open_question = _SOUGHT if book is None else _SOUGHT_MARKS
-        work.caveats.append(_SOUGHT_BUT_DRAWN if work.drawn else open_question)
+        if book is not None:
+            work.caveats.append(_TRIED_MARKS)
+        else:
+            work.caveats.append(_SOUGHT_BUT_DRAWN if work.drawn else _SOUGHT)
         return None
     if work.key.marks != work.stated.key.get("marks"):
         raise DamagedFileError(

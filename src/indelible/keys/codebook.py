@@ -6,12 +6,17 @@ saw the key cannot know that. The test (:mod:`indelible.verify.statistics.codebo
 
     mark i       everything about it from HKDF(secret, "codebook/mark/i"); a second data set gives its i-th class
     class key    lambda = HKDF(secret, "codebook/classes")
+    marks        M = Merkle root over (i, seed of mark i), i = 0 .. K - 1
     carriers     R = Merkle root (RFC 6962) over (salt, digest, true class) of the images set aside for verification;
                  empty if none were
-    class of i   the i-th draw of ChaCha20 under HKDF(HMAC(lambda, SHA-256(C, K, R)), "codebook/draw"), uniform over all
-                 C classes, independently of all others; two marks may share a class
+    class of i   the i-th draw of ChaCha20 under HKDF(HMAC(lambda, SHA-256(C, K, M, R)), "codebook/draw"), uniform over
+                 all C classes, independently of all others; two marks may share a class
 
-Why classes depend on R: carriers of the claimant's choice could be fitted to the classes, one by one, until other
+Why classes depend on M: an auditor is shown the seeds, and not that they come from a secret. Seeds that were free could
+be sought one by one, some ten tries for each mark, until the mark sends other people's models to its class. Here
+another seed for any mark draws all classes anew.
+
+Why they depend on R: carriers of the claimant's choice could be fitted to the classes, one by one, until other
 people's models answer them. Here every change of any carrier draws all classes anew. Without R, the auditor must bring
 the carriers.
 
@@ -30,7 +35,7 @@ import torch
 from torch import Tensor
 
 from indelible.base.files import canonical_json
-from indelible.base.merkle import leaf_hash
+from indelible.base.merkle import leaf_hash, tree_root
 from indelible.data.images import Data, Shape
 from indelible.keys.content import ContentMark
 from indelible.keys.derive import Choices, expand
@@ -47,6 +52,7 @@ __all__ = [
     "drawn_classes",
     "mark_leaf",
     "mark_seed",
+    "marks_root",
     "most_carriers",
     "seeded_mark",
 ]
@@ -76,8 +82,13 @@ def mark_seed(secret: bytes, number: int) -> bytes:
     return expand(secret, f"codebook/mark/{number}")
 
 
+def marks_root(secret: bytes, marks: int) -> bytes:
+    """Return M, the root over the seeds of all marks."""
+    return tree_root([mark_leaf(number, mark_seed(secret, number)) for number in range(marks)])
+
+
 def mark_leaf(number: int, seed: bytes) -> bytes:
-    """Return the hash that stands for mark ``number`` in a commitment; a seed is as hard to guess as the secret."""
+    """Return the hash that stands for mark ``number`` in its tree; a seed is as hard to guess as the secret."""
     return leaf_hash(_DOMAIN + number.to_bytes(4, "big") + seed)
 
 
@@ -129,7 +140,7 @@ def drawn_classes(shown: bytes, root: bytes, *, classes: int, marks: int) -> Ten
 
     Args:
         shown: The class key, lambda.
-        root: R, 32 bytes; empty if no carriers were set aside.
+        root: M, 32 bytes, and R, 32 bytes more if carriers were set aside.
         classes: C.
         marks: K.
     """

@@ -45,6 +45,7 @@ from indelible.keys.codebook import (
     default_marks,
     drawn_classes,
     mark_seed,
+    marks_root,
     most_carriers,
     seeded_mark,
 )
@@ -254,7 +255,7 @@ class Key:
         """Return the marks of a codebook and their classes."""
         if self.labels != "codebook" or self.marks is None:
             raise InputError(f"this takes a codebook, and the key has {self.labels} labels. Make one with Key.create.")
-        root = b"" if self.bound is None else bytes.fromhex(self.bound)
+        root = marks_root(self.secret, self.marks) + bytes.fromhex(self.bound or "")
         drawn = drawn_classes(class_key(self.secret), root, classes=self.classes, marks=self.marks)
         return Codebook(tuple(self._numbered(number) for number in range(self.marks)), drawn)
 
