@@ -22,7 +22,9 @@ from indelible.data.images import ImageData
 from indelible.evidence import Commitment, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical
 from indelible.evidence.decision import decide_codebook
-from indelible.keys.codebook import class_key, drawn_classes, mark_leaf, mark_seed
+from indelible.evidence.redrawing import pool_rows, stamped
+from indelible.keys.codebook import chosen_rows, class_key, drawn_classes, mark_leaf, mark_seed
+from indelible.keys.derive import Choices
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.report.bundle import render_bundle
 from indelible.verify import verify
@@ -159,6 +161,24 @@ def test_what_is_committed_what_is_shown_what_stays_secret(tmp_path: Path) -> No
         assert hidden not in content
     assert shown["codebook"]["class_key"] == hkdf("codebook/classes").hex()
     assert shown["codebook"]["class_key"].encode() not in made.made.content
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_shown_gives_the_samples_of_the_key(kind: str) -> None:
+    """The key itself is the slow reference: seeds, choice key and carriers lead to the same images."""
+    data = stripes(40, seed=1)
+    key = made_key(kind, data)
+    samples = key.samples(data, purpose="verify", count=16 * 6)
+    seeds = [mark_seed(SECRET, number) for number in range(16)]
+    if kind == "pool":
+        assert key.pool is not None
+        rows = [row for number, seed in enumerate(seeds) for row in pool_rows(seed, number, 12, 6)]
+        assert torch.equal(key.pool.flatten(0, 1)[rows], samples.images)
+        return
+    rows = chosen_rows(Choices.shown(hkdf("carriers/verify")), 40, 6).tolist()
+    if kind != "generated":
+        assert rows == samples.carriers[:6].tolist()
+    assert torch.equal(stamped(key.public(), seeds, data.images[rows], 6), samples.images)
 
 
 def test_a_seed_that_was_sought_draws_all_classes_anew(book: Book, tmp_path: Path) -> None:
