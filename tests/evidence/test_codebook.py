@@ -275,7 +275,8 @@ class TestAuditorsCarriers:
                 self.asked = getattr(self, "asked", 0) + 1
                 if self.asked > 2:
                     raise InputError("the line is dead")
-                return whole.predict(images)
+                answers: torch.Tensor = whole.predict(images)
+                return answers
 
         with pytest.raises(InputError, match="line is dead"):
             claim(own, free.key, free.data, Broken(), tmp_path / "b", challenge="x")
