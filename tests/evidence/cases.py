@@ -52,11 +52,11 @@ class Case:
         if labels == "keyed":
             self.key = Key.create(kind=kind, classes=4, shape=SHAPE, labels="keyed", count=60, secret=SECRET)
             self.suspect: Any = Memory(self.key.samples(self.data, purpose="embed"))
-            self.made = commit(self.key, self.data, self.commitment, owner="Tester", purpose="embed")
+            self.made = commit(self.key, self.data, self.commitment, owner="Tester", purpose="embed", claims=2)
         else:
             self.key = Key.create(kind=kind, classes=4, shape=SHAPE, target=0, secret=SECRET)
             self.suspect = reader(self.key)
-            self.made = commit(self.key, self.data, self.commitment, samples=64, opens=30, owner="Tester")
+            self.made = commit(self.key, self.data, self.commitment, samples=64, claims=2, opens=30, owner="Tester")
         if self.authority is not None:
             reply = self.authority.answer(request_timestamp(self.made.content, self.commitment))
             attach_timestamp(self.made.content, reply, self.authority.roots, self.commitment)

@@ -118,7 +118,7 @@ def test_every_digit_of_the_new_fields_counts(keyed_case: Case, tmp_path: Path) 
         (lambda claim: claim["opened"][2]["set_path"].__setitem__(0, 7), "claim", "no hash"),
         (lambda claim: claim["opened"][2].pop("set_path"), "claim", "set_path"),
         (lambda claim: claim.pop("label_key"), "claim", "label_key"),
-        (lambda claim: claim.update(format=1), "claim", "format 1, this version reads 2"),
+        (lambda claim: claim.update(format=1), "claim", "format 1, this version reads 3"),
     ],
 )  # fmt: skip
 def test_a_claim_that_does_not_fit(keyed_case: Case, tmp_path: Path, change: Any, step: str, says: str) -> None:
@@ -146,7 +146,7 @@ def resigned_statement(case: Case, change: Callable[[Any], None]) -> tuple[bytes
         (lambda one: one["labels"].update(set="0"), "two hashes"),
         (lambda one: one["key"].update(count=61), "a part of a keyed set"),
         (lambda one: one.update(purpose="verify"), "another purpose"),
-        (lambda one: one.update(format=1), "format 1, this version reads 2"),
+        (lambda one: one.update(format=1), "format 1, this version reads 3"),
         (lambda one: one.update(samples=10**12), "no samples or too many"),
     ],
 )  # fmt: skip
@@ -156,7 +156,7 @@ def test_statements_that_are_none(keyed_case: Case, change: Any, says: str) -> N
 
 
 def test_a_fixed_target_takes_no_label_key(case: Case) -> None:
-    with pytest.raises(DamagedFileError, match="fixed target"):
+    with pytest.raises(DamagedFileError, match="no keyed labels"):
         Commitment.of(*resigned_statement(case, lambda one: one.update(labels={"set": "0" * 64, "key": "0" * 64})))
 
 
@@ -175,7 +175,7 @@ class TestForgers:
         for name in ("commitment", "claim"):
             monkeypatch.setattr(sys.modules[f"indelible.evidence.{name}"], "entries_of", forged)
         keyed = case.key.labels == "keyed"
-        commit(case.key, case.data, to / "c", samples=None, purpose="embed" if keyed else "verify")
+        commit(case.key, case.data, to / "c", claims=2, purpose="embed" if keyed else "verify")
         purpose: Any = "embed" if keyed else "verify"
         samples = forged(case.key, case.data, samples=None, purpose=purpose).samples
         every = Memory(samples)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.base.merkle import audit_path, leaf_hash, root_from_path, tree_root
+from indelible.base.merkle import audit_path, audit_paths, leaf_hash, root_from_path, tree_root
 from indelible.evidence.canonical import canonical, parse
 from indelible.evidence.decision import KEYED, TEST, decide, same
 from indelible.evidence.identity import Identity, is_signed
@@ -50,6 +50,7 @@ def test_paths_lead_to_the_root_from_their_place_only(entries: list[bytes], data
     index = data.draw(st.integers(0, count - 1))
     path = audit_path(leaves, index)
     assert root_from_path(leaves[index], index, count, path) == root
+    assert audit_paths(leaves, [index, 0, count - 1]) == [path, audit_path(leaves, 0), audit_path(leaves, count - 1)]
     other = data.draw(st.integers(-2, count + 2).filter(lambda place: place != index))
     if leaves[index] != (leaves[other] if 0 <= other < count else b""):
         assert root_from_path(leaves[index], other, count, path) != root

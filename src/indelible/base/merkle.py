@@ -11,7 +11,7 @@ one place in the order; the same entry elsewhere does not fit.
 import hashlib
 from collections.abc import Sequence
 
-__all__ = ["audit_path", "leaf_hash", "root_from_path", "tree_root"]
+__all__ = ["audit_path", "audit_paths", "leaf_hash", "root_from_path", "tree_root"]
 
 
 def leaf_hash(entry: bytes) -> bytes:
@@ -43,6 +43,20 @@ def audit_path(leaves: Sequence[bytes], index: int) -> list[bytes]:
     if index < middle:
         return [*audit_path(leaves[:middle], index), tree_root(leaves[middle:])]
     return [*audit_path(leaves[middle:], index - middle), tree_root(leaves[:middle])]
+
+
+def audit_paths(leaves: Sequence[bytes], indices: Sequence[int]) -> list[list[bytes]]:
+    """Return :func:`audit_path` of each of ``indices``, computing every node once: for many entries of a large tree."""
+    paths: list[list[bytes]] = [[] for _ in indices]
+    level, places = list(leaves), list(indices)
+    # Pairing from the left, with an odd last node passed up as it is, gives the same tree as the splits above.
+    while len(level) > 1:
+        for path, place in zip(paths, places, strict=True):
+            if (beside := place ^ 1) < len(level):
+                path.append(level[beside])
+        level = [_node(*level[at : at + 2]) for at in range(0, len(level) - 1, 2)] + level[len(level) // 2 * 2 :]
+        places = [place // 2 for place in places]
+    return paths
 
 
 def root_from_path(leaf: bytes, index: int, count: int, path: Sequence[bytes]) -> bytes | None:

@@ -64,8 +64,12 @@ def describe_check(checked: Checked) -> str:
     verdict = (checked.claim or {})["verdict"]
     date = f"dated {checked.stamp.time}" if checked.dated and checked.stamp is not None else "undated"
     word = "OWNED" if verdict["owned"] else "NOT SHOWN"
-    origin = "labels drawn, not chosen" if checked.drawn else "derivation of the samples not shown"
-    origin = "samples derived from the key" if checked.derived else origin
+    what = "samples" if checked.carriers is None else "marks"
+    labels = "labels" if checked.carriers is None else "classes"
+    origin = f"{labels} drawn, not chosen" if checked.drawn else f"derivation of the {what} not shown"
+    origin = f"{what} derived from the key" if checked.derived else origin
+    if checked.carriers == "open":
+        origin = f"{origin}, carriers not shown to be the auditor's"
     return "\n".join(
         [f"HOLDS, {date}, {origin}: {word} at alpha {verdict['alpha']:g}", verdict["sentence"], *lines, checked.meaning,
          *(["What the bundle cannot show:", *caveats] if caveats else [])]

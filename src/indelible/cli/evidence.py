@@ -24,6 +24,10 @@ EXAMPLES = [
     "indelible evidence show bundle --html bundle.html",
     "indelible evidence sign runs/app --key ec.pem && indelible evidence verify-model runs/app --public-key ec-pub.pem",
 ]
+_BRING = (
+    "The key is bound to no carriers: in a claim, the auditor must bring the images (claim --data). A key made with "
+    "carriers set aside does not need that.\n"
+)
 _ACTIONS = ("commit", "timestamp", "claim", "check", "show", "sign", "verify-model")
 
 
@@ -48,7 +52,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         made[name].add_argument("--challenge", help="the challenge that you had set")
         made[name].add_argument("--public-key", help="the owner's public key, if you know it (64 hexadecimal digits)")
     made["check"].add_argument("--key", type=Path, help="the owner's key, shown under seal: check the derivation too")
-    made["check"].add_argument("--data", help="carriers, needed with --key")
+    made["check"].add_argument("--data", help="carriers: needed with --key; codebook: the images you brought")
     made["check"].add_argument(
         "--run", dest="shown_run", type=Path, help="instead, the owner's run: keyed labels take its images"
     )
@@ -67,11 +71,17 @@ def _owner_options(
 ) -> None:
     commit.add_argument("run_folder", type=Path, metavar="RUN", help="the run that embedded the watermark")
     commit.add_argument("--out", type=Path, required=True, help="folder of the commitment; its identity.pem is secret")
-    commit.add_argument("--alpha", type=float, default=1e-6, help="level of all later claims together (default: 1e-6)")
-    commit.add_argument("--samples", type=int, help="samples to commit to (default: all the test images give)")
-    commit.add_argument("--claims", type=int, default=2, help="claims that may be made; they share alpha (default: 2)")
+    commit.add_argument("--alpha", type=float, default=1e-6, help="level of a claim (default: 1e-6)")
     commit.add_argument(
-        "--open", type=int, metavar="N", help="samples that each claim opens (default: its whole share)"
+        "--samples", type=int, help="samples to commit to (default: all the test images give; codebook: as in verify)"
+    )
+    commit.add_argument(
+        "--claims", type=int, default=1,
+        help="1: a claim opens everything and can be made again against others (default); N: so many claims, each with "
+        "samples or marks of its own, share alpha",
+    )  # fmt: skip
+    commit.add_argument(
+        "--open", type=int, metavar="N", help="samples, or marks of a codebook, that each claim opens (default: all)"
     )
     commit.add_argument("--owner", default="", help="who commits: a name for people")
     timestamp.add_argument("commitment", type=Path)
@@ -112,6 +122,7 @@ def _owners(arguments: argparse.Namespace) -> "tuple[Run, Key, Data]":
 def _commit(arguments: argparse.Namespace) -> int:
     from indelible.base.files import tensor_digest
     from indelible.evidence import Identity, commit
+    from indelible.evidence.redrawing import AUDITOR
 
     saved, key, test = _owners(arguments)
     made = commit(
@@ -120,11 +131,14 @@ def _commit(arguments: argparse.Namespace) -> int:
         model=tensor_digest(saved.model().state_dict()), purpose="embed" if key.labels == "keyed" else "verify",
         identity=None if arguments.identity is None else Identity.load(arguments.identity),
     )  # fmt: skip
+    number = f"{made.claims} claims of {made.opens} each"
+    if made.repeatable:
+        number = "any number of claims, all opened in each"
+    free = made.codebook is not None and made.codebook["carriers"] == AUDITOR
     text = (
-        f"committed to {made.samples} samples in {arguments.out}: {made.claims} claims of {made.opens} each (statement "
-        f"{made.digest[:16]}..., public key "
-        f"{made.public_key[:16]}...).\nHave it dated before you release the model: indelible evidence timestamp. Keep "
-        "identity.pem, the key and the data: a claim needs all three."
+        f"committed to {made.samples} {made.what} in {arguments.out}: {number} (statement {made.digest[:16]}..., "
+        f"public key {made.public_key[:16]}...).\n{_BRING if free else ''}Have it dated before you release the model: "
+        "indelible evidence timestamp. Keep identity.pem, the key and the data: a claim needs all three."
     )
     emit(arguments, {"commitment": str(arguments.out), "digest": made.digest, "public_key": made.public_key}, text)
     return 0
@@ -211,13 +225,22 @@ def _shown(arguments: argparse.Namespace) -> dict[str, Any]:
         _, key, carriers = _owners(arguments)
         found = {"key": key, "carriers": carriers}
     elif arguments.key is not None:
-        if arguments.data is None:
+        if arguments.data is None and not _is_codebook(arguments.key):
             raise InputError("--key needs --data: the carriers that the samples were drawn on.")
-        found = {"key": Key.load(arguments.key), "carriers": load(arguments.data)[1]}
+        found = {"key": Key.load(arguments.key)}
+    if arguments.data is not None and arguments.shown_run is None:
+        found["carriers"] = load(arguments.data)[1]
     if arguments.suspect is not None:
         stated = Commitment.load(arguments.bundle).key
         found["suspect"] = asked_suspect(arguments, int(stated["classes"]), tuple(stated["shape"]), None)
     return found
+
+
+def _is_codebook(folder: Path) -> bool:
+    """Tell whether a key's marks can be derived without carriers; a folder that is no key is refused later."""
+    from indelible.keys import Key
+
+    return folder.is_dir() and Key.load(folder).labels == "codebook"
 
 
 def _sign(arguments: argparse.Namespace) -> int:

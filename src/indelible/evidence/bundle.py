@@ -8,8 +8,8 @@ unknown or altered is found, also one that no other check looks into.
 |---|---|
 | ``commitment.json``, ``commitment.sig`` | the statement made before release, and its signature |
 | ``timestamp.tsr``, ``authority.pem`` | the authority's answer, and the roots the claimant checked it with; if any |
-| ``claim.json`` | challenge, opened samples with salts and Merkle paths, who was asked, verdict |
-| ``images.safetensors`` | the opened samples and their carriers |
+| ``claim.json`` | challenge, opened samples or marks with salts and Merkle paths, who was asked, verdict |
+| ``images.safetensors`` | the opened samples and their carriers; of a codebook, the carriers or images of the pool |
 | ``queries.jsonl`` | the query log |
 | ``README.txt`` | what this is, for people |
 | ``manifest.json``, ``manifest.sig`` | the digest of each file above, and its signature |

@@ -9,11 +9,13 @@ The steps run in a fixed order, each with a name, and the check ends at the firs
 | commitment | form of the statement, and its signature by the key that it names |
 | manifest signature | by the same key |
 | timestamp | the authority's token over the statement, under the checker's roots |
-| claim | form; that it is of this commitment, and opens as many samples as that says |
-| challenge | that the opened samples are those which the challenge decides |
-| openings | each opened entry's Merkle path to the committed root |
-| labels | fixed: all are the target. Keyed: the label key and the set are the committed ones and draw these labels |
-| images | digest and shape of every sample and carrier |
+| claim | form; that it is of this commitment, and opens as many samples, or marks, as that says |
+| challenge | that the opened samples or marks are those which the challenge decides |
+| openings | each opened entry's Merkle path to the committed root; that the decoys are the committed ones |
+| labels | fixed: all are the target. Keyed: the label key and the set are the committed ones and draw these labels. |
+| | codebook: the class key is the committed one; it draws the classes again |
+| images | digest and shape of every sample and carrier. Codebook: that the carriers are those that the committed |
+| | choice gives, from the set put aside; the marks are derived from their seeds and drawn on them |
 | query log | its chain, its head, whom and what it is about |
 | answers | that it answers the opened samples and the decoys, all of them and nothing else |
 | verdict | that the test gives it again |
@@ -69,8 +71,10 @@ class Checked:
         derived: Whether the key was shown and gives the committed samples. Without that, a claimant could have sought
             samples that any model answers as he wants: unless the labels were drawn, the claim has no weight against a
             forger.
-        drawn: Whether the labels are keyed ones and were drawn again: then the claimant chose none of them, whatever
-            the samples are.
+        drawn: Whether labels, or the classes of a codebook, were drawn again: then the claimant chose none of them,
+            whatever the samples are.
+        carriers: Of a codebook. ``"set aside"``: the classes are bound to the carriers. ``"compared"``: they are images
+            that the checker gave. ``"open"``: who brought them is not shown. ``"none"``: there are none.
     """
 
     holds: bool
@@ -84,6 +88,7 @@ class Checked:
     dated: bool = False
     derived: bool = False
     drawn: bool = False
+    carriers: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as plain JSON values."""
@@ -102,7 +107,8 @@ def check_bundle(
         challenge: What the checker had asked for, if anything.
         public_key: The owner's public key in hexadecimal, if the checker knows it.
         key: The key, if the owner shows it under seal: then the samples' derivation is checked too.
-        carriers: The carriers, needed with ``key``.
+        carriers: The carriers, needed with ``key``; of a codebook, the images that the checker brought to the claim, or
+            that were set aside, to compare.
         suspect: Ask it again, with the bundle's own questions.
     """
     work = Work(Path(folder), roots, challenge, public_key, key, carriers, suspect)
@@ -121,5 +127,5 @@ def check_bundle(
         holds=failed is None, failed=failed, steps=tuple(steps), caveats=tuple(work.caveats),
         commitment=None if work.commitment is None else parse(work.commitment.content, STATEMENT),
         claim=work.claim or None, stamp=work.stamp, dated=work.stamp is not None and roots is not None,
-        derived=work.derived, drawn=work.drawn and failed is None,
+        derived=work.derived, drawn=work.drawn and failed is None, carriers=work.brought,
     )  # fmt: skip

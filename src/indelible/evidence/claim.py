@@ -1,10 +1,11 @@
-"""A claim: open some of the committed samples, ask the suspect, write the bundle.
+"""A claim: open committed samples, or marks of a codebook, ask the suspect, write the bundle.
 
-What was opened is spent: the suspect has seen it. So the choice is written down (``claim-000.json`` in the commitment
-folder) before the first query, later claims open other samples, and a claim that was broken off goes on from its log
-when the same command is given again.
+What is opened is written down (``claim-000.json`` in the commitment folder) before the first query, and a claim that
+was broken off goes on from its log when the same command is given again. A commitment to several claims opens other
+samples, or marks, in each: what was opened is spent, since the suspect has seen it.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +18,23 @@ from safetensors.torch import save
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import canonical_json, read_json, write_json
-from indelible.base.merkle import audit_path, tree_root
-from indelible.data.images import ImageData
+from indelible.base.merkle import audit_paths, tree_root
+from indelible.data.digests import image_digests
+from indelible.data.images import Data, ImageData
 from indelible.evidence.bundle import CLAIM, IMAGES, LOG, write_bundle
 from indelible.evidence.canonical import canonical
+from indelible.evidence.codebook import claim_carriers, open_marks
 from indelible.evidence.commitment import IDENTITY, SIGNATURE, STATEMENT, Commitment, Entries, entries_of
-from indelible.evidence.decision import KEYED, decide
+from indelible.evidence.decision import TEST, decide, decide_codebook
 from indelible.evidence.identity import Identity
-from indelible.evidence.opening import challenge_seed, decoy_samples, default_challenge, opened_indices
+from indelible.evidence.opening import (
+    challenge_seed,
+    decoy_samples,
+    decoy_secrets,
+    default_challenge,
+    opened_indices,
+)
+from indelible.evidence.redrawing import AUDITOR, NO_CARRIERS, SET_ASIDE
 from indelible.evidence.timestamp import REPLY, ROOTS
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.labels import label_key
@@ -35,31 +45,32 @@ from indelible.verify.suspects.protocol import Suspect
 
 __all__ = ["FORMAT", "Questions", "chosen", "claim", "judge"]
 
-FORMAT = 2
+FORMAT = 3
+_BINDING = {SET_ASIDE: "carriers", AUDITOR: "auditor", NO_CARRIERS: "key"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Questions:
-    """What a claim asks: the opened samples, and decoys on their carriers.
+    """What a claim asks: the opened samples, and decoys on their carriers; of a codebook, every opened mark.
 
     Attributes:
-        samples: uint8 (n, C, H, W), the opened samples.
-        labels: int64 (n,), their committed labels.
-        true: int64 (n,), the classes of their carriers.
-        decoys: Samples of each decoy key; none with keyed labels, whose null rate is known.
+        samples: uint8 (n, C, H, W), the opened samples; of a codebook, mark by mark.
+        labels: int64 (n,), their committed labels; of a codebook (m,), the classes of its opened marks.
+        true: int64 (n,), the classes of their carriers; of a codebook those that all marks share, or None.
+        decoys: Samples of each decoy key; none with keyed labels and codebooks, whose null distribution is known.
     """
 
     samples: torch.Tensor
     labels: torch.Tensor
-    true: torch.Tensor
-    decoys: Sequence[WatermarkSamples]
+    true: torch.Tensor | None
+    decoys: Sequence[WatermarkSamples] = ()
 
     @classmethod
-    def of(cls, commitment: Commitment, seed: bytes, samples: torch.Tensor, labels: torch.Tensor,
+    def of(cls, commitment: Commitment, decoys: Sequence[bytes], samples: torch.Tensor, labels: torch.Tensor,
            carriers: ImageData) -> "Questions":  # fmt: skip
-        """Return what is asked after a challenge."""
-        decoys = [] if commitment.test == KEYED else decoy_samples(commitment.key, seed, carriers)
-        return cls(samples=samples, labels=labels, true=carriers.labels, decoys=decoys)
+        """Return what is asked with the secrets of the decoys."""
+        asked = decoy_samples(commitment.key, decoys, carriers)
+        return cls(samples=samples, labels=labels, true=carriers.labels, decoys=asked)
 
 
 def chosen(commitment: Commitment, challenge: str, number: int) -> list[int]:
@@ -72,18 +83,31 @@ def chosen(commitment: Commitment, challenge: str, number: int) -> list[int]:
 
 def judge(commitment: Commitment, questions: Questions, suspect: Suspect) -> dict[str, Any]:
     """Ask (or look up) every question and return the verdict as JSON values."""
-    given = suspect.predict(questions.samples)
+    given, level, classes = (
+        suspect.predict(questions.samples),
+        commitment.alpha / commitment.claims,
+        _classes(commitment),
+    )
+    if commitment.codebook is not None:
+        return decide_codebook(
+            given.reshape(len(questions.labels), -1), questions.true, questions.labels, alpha=level, classes=classes,
+            binding=_BINDING[commitment.codebook["carriers"]],
+        )  # fmt: skip
+    assert questions.true is not None, "only a codebook asks images without a class"  # noqa: S101 - see Questions.of
     untargeted, with_truth = commitment.key.get("labels") == "untargeted", commitment.key.get("kind") != "unrelated"
     # Untargeted: held against the carriers' classes, as the decoys are; other committed labels would hit by themselves.
     found = given != questions.true if untargeted else given == questions.labels
     hits = int(found.sum())
     decoys = [(int(one.hits(suspect.predict(one.images)).sum()), len(one)) for one in questions.decoys]
     return decide(
-        commitment.test, hits, len(questions.labels), decoys, alpha=commitment.alpha / commitment.claims,
-        classes=int(commitment.key["classes"]), with_truth=with_truth,
+        commitment.test, hits, len(questions.labels), decoys, alpha=level, classes=classes, with_truth=with_truth,
         free=int((given != questions.true).sum()) if with_truth else None,
         literal=commitment.key.get("scheme") == "paper", untargeted=untargeted,
     )  # fmt: skip
+
+
+def _classes(commitment: Commitment) -> int:
+    return int(commitment.key["classes"])
 
 
 def claim(
@@ -95,7 +119,8 @@ def claim(
     Args:
         folder: The commitment folder.
         key: The owner's key.
-        carriers: The images that were given to :func:`~indelible.evidence.commitment.commit`.
+        carriers: The images that were given to :func:`~indelible.evidence.commitment.commit`. For a codebook whose
+            classes are bound to no carriers, those that the auditor brought.
         suspect: Who is asked.
         out: Folder of the bundle, new or empty.
         challenge: The auditor's, or None.
@@ -109,14 +134,16 @@ def claim(
     signer = identity or Identity.load(place / IDENTITY)
     if signer.public != commitment.public_key:
         raise InputError("the signing key is not the one of the commitment. Give the identity that committed.")
-    entries = _entries(commitment, key, carriers)
+    _check_key(commitment, key)
+    # Before the claim takes a number: these may be the wrong images.
+    images: Entries | Data = (
+        _entries(commitment, key, carriers) if commitment.codebook is None
+        else claim_carriers(commitment.codebook, key, carriers)
+    )  # fmt: skip
     who = description(suspect)
-    state = _begun(place, commitment, who, challenge)
+    state = _begun(place, commitment, who, challenge, _brought(commitment, images))
     seed = challenge_seed(commitment.digest, state["challenge"])
-    rows = torch.tensor(state["opened"], dtype=torch.int64)
-    questions = Questions.of(
-        commitment, seed, entries.samples.images[rows], entries.samples.labels[rows], entries.carriers.subset(rows)
-    )
+    questions, parts, tensors = _opened(commitment, key, images, state["opened"])
     about = {"commitment": commitment.digest, "challenge": state["challenge"], "number": state["number"]}
     log = place / f"claim-{state['number']:03d}.jsonl"
     plan = planned(lambda stand_in: judge(commitment, questions, stand_in), seed=int.from_bytes(seed[:7], "big"))
@@ -127,14 +154,13 @@ def claim(
     document = {
         "format": FORMAT, "commitment": commitment.digest, "number": state["number"],
         "challenge": state["challenge"], "by": state["by"], "suspect": who, "log": head, "verdict": verdict,
-        "opened": _openings(entries, state["opened"]), "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "label_key": None if entries.set_leaves is None else label_key(key.secret).hex(),
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "label_key": None, "codebook": None,
+        "decoys": None, **parts,
     }  # fmt: skip
     files = {
         STATEMENT: commitment.content, SIGNATURE: commitment.signature, CLAIM: canonical(document),
         LOG: log.read_bytes(),
-        IMAGES: save({"samples": questions.samples.contiguous(),
-                      "carriers": entries.carriers.images[rows].contiguous()}),
+        IMAGES: save({name: one.contiguous() for name, one in tensors.items()}),
         **{name: (place / name).read_bytes() for name in (REPLY, ROOTS) if (place / name).is_file()},
     }  # fmt: skip
     write_bundle(out, files, signer)
@@ -142,9 +168,47 @@ def claim(
     return verdict
 
 
+def _check_key(commitment: Commitment, key: Key) -> None:
+    if key.digest == commitment.key_digest:
+        return
+    marks, committed = key.marks, commitment.key.get("marks")
+    why = (
+        "" if marks == committed else f" (it has {marks or 'no'} marks of a codebook, {committed or 'none'} committed)"
+    )
+    raise InputError(f"the key is not the one that was committed to{why}. Give the key of the commitment.")
+
+
+def _brought(commitment: Commitment, images: "Entries | Data") -> str | None:
+    """Return a digest of the carriers if an auditor brings them: another set is another claim."""
+    if isinstance(images, Entries) or (commitment.codebook or {}).get("carriers") != AUDITOR:
+        return None
+    held = images.gather(torch.arange(len(images)))
+    return hashlib.sha256(canonical_json([image_digests(held.images.cpu()), held.labels.tolist()])).hexdigest()
+
+
+def _opened(
+    commitment: Commitment, key: Key, images: "Entries | Data", numbers: Sequence[int]
+) -> tuple[Questions, dict[str, Any], dict[str, torch.Tensor]]:
+    """Return what is asked, what the claim shows of it, and the images of the bundle."""
+    if not isinstance(images, Entries):
+        found = open_marks(commitment.codebook or {}, key, images, numbers)
+        own = None if found.samples.true is None else found.samples.true[: len(found.samples) // len(numbers)]
+        questions = Questions(samples=found.samples.images, labels=found.drawn, true=own)
+        tensors = {} if found.images is None else {"images": found.images}
+        return questions, {"opened": found.opened, "codebook": found.shown}, tensors
+    rows, entries = torch.tensor(numbers, dtype=torch.int64), images
+    secrets = decoy_secrets(key) if commitment.test == TEST else []
+    plain = entries.carriers.subset(rows)
+    questions = Questions.of(commitment, secrets, entries.samples.images[rows], entries.samples.labels[rows], plain)
+    parts = {
+        "opened": _openings(entries, numbers),
+        "label_key": None if entries.set_leaves is None else label_key(key.secret).hex(),
+        "decoys": [one.hex() for one in secrets] if commitment.test == TEST else None,
+    }
+    return questions, parts, {"samples": questions.samples, "carriers": plain.images}
+
+
 def _entries(commitment: Commitment, key: Key, carriers: Any) -> Entries:
-    if key.digest != commitment.key_digest:
-        raise InputError("the key is not the one that was committed to. Give the key of the commitment.")
     entries = entries_of(key, carriers, samples=commitment.samples, purpose=commitment.purpose)
     if tree_root(entries.leaves).hex() != commitment.root:
         raise InputError("key and carriers do not give the committed samples. Give the data that was committed with.")
@@ -152,31 +216,34 @@ def _entries(commitment: Commitment, key: Key, carriers: Any) -> Entries:
 
 
 def _openings(entries: Entries, opened: Sequence[int]) -> list[dict[str, Any]]:
+    paths, in_set = _paths(entries.leaves, opened), _paths(entries.set_leaves or [], opened)
     return [
-        {"index": index, **entries.documents[index], "path": _path(entries.leaves, index),
-         "set_path": _path(entries.set_leaves or [], index)}
-        for index in opened
-    ]  # fmt: skip
+        {"index": index, **entries.documents[index], "path": path, "set_path": set_path}
+        for index, path, set_path in zip(opened, paths, in_set, strict=True)
+    ]
 
 
-def _path(leaves: Sequence[bytes], index: int) -> list[str]:
-    return [one.hex() for one in audit_path(leaves, index)]
+def _paths(leaves: Sequence[bytes], indices: Sequence[int]) -> list[list[str]]:
+    return [[one.hex() for one in path] for path in audit_paths(leaves, indices)]
 
 
-def _begun(place: Path, commitment: Commitment, who: Mapping[str, Any], challenge: str | None) -> dict[str, Any]:
+def _begun(
+    place: Path, commitment: Commitment, who: Mapping[str, Any], challenge: str | None, brought: str | None
+) -> dict[str, Any]:
     """Return the claim that was broken off, if it is this one; else begin a new one and write it down."""
     before = [_state(path) for path in sorted(place.glob("claim-[0-9][0-9][0-9].json"))]
     number = len(before)
     if before and "bundle" not in before[-1]:
         last = before[-1]
         wanted = default_challenge(number - 1) if challenge is None else challenge
-        if last["challenge"] == wanted and canonical_json(last["suspect"]) == canonical_json(who):
+        same_images = last.get("carriers") == brought
+        if last["challenge"] == wanted and same_images and canonical_json(last["suspect"]) == canonical_json(who):
             return last
     text = default_challenge(number) if challenge is None else challenge
     opened = chosen(commitment, text, number)
     state = {
         "number": number, "challenge": text, "by": "claimant" if challenge is None else "auditor", "suspect": dict(who),
-        "opened": opened,
+        "opened": opened, "carriers": brought,
     }  # fmt: skip
     _keep(place, state)
     return state

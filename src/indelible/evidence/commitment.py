@@ -9,6 +9,9 @@ The carrier is in the entry because decoys are drawn on it: whoever claims canno
 The statement holds the root, the key's settings and digest, test, alpha, the model's digest and the public key that
 will sign the claim. It is signed, and its hash is what a timestamp authority sees.
 
+A codebook's leaves are the seeds of its marks (:mod:`indelible.evidence.codebook`). With a fixed target the statement
+holds the hash of the decoys' secrets, so that nobody can look for harmless ones.
+
 With keyed labels it also holds R, the root of the set that the labels were drawn for, and the SHA-256 of the label key
 (:mod:`indelible.keys.labels`). Both are fixed before any suspect is asked, so that nobody can look for better labels.
 
@@ -37,27 +40,34 @@ from indelible.data.convert import as_data
 from indelible.data.digests import image_digests
 from indelible.data.images import Data, ImageData
 from indelible.evidence.canonical import canonical, fields_of, parse
-from indelible.evidence.decision import test_of
+from indelible.evidence.codebook import check_level, codebook_statement, mark_leaves
+from indelible.evidence.decision import TEST, test_of
 from indelible.evidence.identity import Identity, is_signed
+from indelible.evidence.opening import decoy_secrets, decoys_digest
+from indelible.evidence.redrawing import check_statement
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.labels import label_key, sample_salts, set_leaves
 
 __all__ = ["IDENTITY", "SIGNATURE", "STATEMENT", "Commitment", "Entries", "commit", "entries_of"]
 
 STATEMENT, SIGNATURE, IDENTITY = "commitment.json", "commitment.sig", "identity.pem"
-_FORMAT = 2
+_FORMAT = 3
 _MOST = 10_000_000  # a check of a foreign bundle ends in time
 _FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "format": int, "root": str, "samples": int, "claims": int, "opens": int, "purpose": str, "key": dict,
     "key_digest": str, "test": str, "alpha": (float, int), "model": (str, type(None)), "owner": str,
-    "public_key": str, "created": str, "labels": (dict, type(None)),
+    "public_key": str, "created": str, "labels": (dict, type(None)), "codebook": (dict, type(None)),
+    "decoys": (str, type(None)),
 }  # fmt: skip
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Commitment:
-    """A statement that was read and checked; ``content`` are its bytes, which are what is signed and stamped."""
+    """A statement that was read and checked; ``content`` are its bytes, which are what is signed and stamped.
+
+    ``samples`` is the number of leaves: samples, or marks of a codebook.
+    """
 
     content: bytes
     signature: bytes
@@ -75,6 +85,18 @@ class Commitment:
     public_key: str
     created: str
     labels: Mapping[str, str] | None
+    codebook: Mapping[str, Any] | None
+    decoys: str | None
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether every claim asks the same, so that any number of them leaves nothing to choose."""
+        return self.claims == 1 and self.opens == self.samples
+
+    @property
+    def what(self) -> str:
+        """What is committed to and opened."""
+        return "samples" if self.codebook is None else "marks"
 
     @property
     def digest(self) -> str:
@@ -100,6 +122,9 @@ class Commitment:
         if found["claims"] < 1 or not 0 < found["opens"] <= found["samples"] // found["claims"]:
             raise DamagedFileError(f"{STATEMENT}: its claims cannot open {found['opens']} samples each.")
         _check_labels(found)
+        check_statement(found, STATEMENT)
+        if (found["decoys"] is None) != (found["test"] != TEST) or not _HEX.fullmatch(found["decoys"] or "0" * 64):
+            raise DamagedFileError(f"{STATEMENT}: a test with decoys, and no other, takes the hash of their secrets.")
         if not is_signed(found["public_key"], "commitment", content, signature):
             raise DamagedFileError(f"{SIGNATURE} is not the signature of the statement by its public key.")
         return cls(content=content, signature=signature, **{name: found[name] for name in _FIELDS if name != "format"})
@@ -137,21 +162,25 @@ class Entries:
 
 def commit(
     key: Key, carriers: Any, folder: str | Path, *, identity: Identity | None = None, alpha: float = 1e-6,
-    samples: int | None = None, claims: int = 2, opens: int | None = None, model: str | None = None, owner: str = "",
+    samples: int | None = None, claims: int = 1, opens: int | None = None, model: str | None = None, owner: str = "",
     purpose: str = "verify",
 ) -> Commitment:  # fmt: skip
     """Commit to a key's samples and write the commitment into ``folder``.
 
     Args:
         key: The owner's key.
-        carriers: Images that marks are drawn on: a test set. The same ones are needed for a claim.
+        carriers: Images that marks are drawn on: a test set. The same ones are needed for a claim. A codebook takes the
+            images that its classes are bound to; if they are bound to none, an auditor brings the carriers to a claim,
+            and these are not looked at.
         folder: Where the commitment goes; one that is there is not overwritten.
         identity: The signing key; by default a new one is made and kept in the folder.
-        alpha: Level of all later claims together.
-        samples: How many samples; by default all that the carriers give.
-        claims: How many claims may be made; they share alpha, and each opens other samples.
-        opens: Samples that each claim opens; by default its whole share. Fixed now, since whoever may stop when it
-            suits him can get any verdict.
+        alpha: Level of a claim; several claims share it.
+        samples: How many samples; by default all that the carriers give, of a codebook as many as a verification asks.
+        claims: 1, the default: a claim opens everything, asks what :func:`indelible.verify` asks, and may be made again
+            against other suspects. More: so many claims may be made; they share alpha, and each opens other samples, or
+            other marks of a codebook.
+        opens: Samples, or marks of a codebook, that each claim opens; by default its whole share. Fixed now, since
+            whoever may stop when it suits him can get any verdict.
         model: Digest of the protected model, for the record.
         owner: Who commits: a name for people, which nobody checks.
         purpose: ``"verify"`` for fresh samples on a test set; ``"embed"`` for those that were embedded, on the owner's
@@ -160,6 +189,44 @@ def commit(
     place = Path(folder)
     if (place / STATEMENT).exists():
         raise InputError(f"{place} holds a commitment already. Choose another folder.")
+    _check_wanted(key, samples, alpha, purpose)
+    labels, book, leaves = None, None, mark_leaves(key)
+    if key.labels == "codebook":
+        book = codebook_statement(key, carriers, samples)
+    else:
+        entries = entries_of(key, carriers, samples=samples, purpose=purpose)
+        labels, leaves = _drawn(key, entries), list(entries.leaves)
+    count, test = len(leaves), test_of(key.public())
+    share = count // claims if claims > 0 else 0
+    wanted = share if opens is None else opens
+    if not 0 < wanted <= share:
+        what = "samples" if book is None else "marks"
+        raise InputError(f"{claims} claims on {count} {what} open {share} each at most, but {wanted} are wanted.")
+    if book is not None:
+        check_level(key.classes, wanted, alpha / claims)
+    signer = identity
+    if signer is None:
+        kept = place / IDENTITY
+        if not kept.exists():
+            Identity.create().save(kept)
+        signer = Identity.load(kept)
+    statement = {
+        "format": _FORMAT, "root": tree_root(leaves).hex(), "samples": count, "claims": claims,
+        "opens": wanted, "purpose": purpose,
+        "key": dict(key.public()), "key_digest": key.digest, "test": test, "alpha": alpha,
+        "model": model, "owner": owner, "public_key": signer.public,
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "labels": labels, "codebook": book,
+        "decoys": decoys_digest(decoy_secrets(key)) if test == TEST else None,
+    }  # fmt: skip
+    content = canonical(statement)
+    made = Commitment.of(content, signer.sign("commitment", content))
+    write_bytes(place / SIGNATURE, made.signature)
+    write_bytes(place / STATEMENT, made.content)
+    return made
+
+
+def _check_wanted(key: Key, samples: int | None, alpha: float, purpose: str) -> None:
+    """Refuse what cannot be committed to; what is wrong, and what to do."""
     if key.fingerprint is not None:
         raise InputError(
             "a fingerprint is forgeable, and a date does not change that: whoever optimises queries today can claim "
@@ -176,30 +243,6 @@ def commit(
         )
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie between 0 and 1, but is {alpha}. Use 1e-6 for a strong claim.")
-    signer = identity
-    if signer is None:
-        kept = place / IDENTITY
-        if not kept.exists():
-            Identity.create().save(kept)
-        signer = Identity.load(kept)
-    entries = entries_of(key, carriers, samples=samples, purpose=purpose)
-    count = len(entries.leaves)
-    share = count // claims if claims > 0 else 0
-    wanted = share if opens is None else opens
-    if not 0 < wanted <= share:
-        raise InputError(f"{claims} claims on {count} samples open {share} each at most, but {wanted} are wanted.")
-    statement = {
-        "format": _FORMAT, "root": tree_root(entries.leaves).hex(), "samples": count, "claims": claims,
-        "opens": wanted, "purpose": purpose,
-        "key": dict(key.public()), "key_digest": key.digest, "test": test_of(key.public()), "alpha": alpha,
-        "model": model, "owner": owner, "public_key": signer.public,
-        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "labels": _drawn(key, entries),
-    }  # fmt: skip
-    content = canonical(statement)
-    made = Commitment.of(content, signer.sign("commitment", content))
-    write_bytes(place / SIGNATURE, made.signature)
-    write_bytes(place / STATEMENT, made.content)
-    return made
 
 
 def entries_of(key: Key, carriers: Any, *, samples: int | None, purpose: str = "verify") -> Entries:
@@ -237,10 +280,12 @@ def _check_labels(found: Mapping[str, Any]) -> None:
     """Refuse a statement whose labels are not those of its key's settings."""
     labels, keyed = found["labels"], found["key"].get("labels") == "keyed"
     if found["purpose"] != ("embed" if keyed else "verify"):
-        raise DamagedFileError(f"{STATEMENT}: samples of a {'keyed' if keyed else 'fixed'} key have another purpose.")
+        raise DamagedFileError(
+            f"{STATEMENT}: samples of a {found['key'].get('labels', 'fixed')!s:.20} key have another purpose."
+        )
     if not keyed:
         if labels is not None:
-            raise DamagedFileError(f"{STATEMENT} holds labels that were drawn, but its key has a fixed target.")
+            raise DamagedFileError(f"{STATEMENT} holds labels that were drawn, but its key has no keyed labels.")
         return
     if labels is None or labels.keys() != {"set", "key"} or not all(
         isinstance(one, str) and _HEX.fullmatch(one) for one in labels.values()

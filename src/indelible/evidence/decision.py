@@ -4,28 +4,42 @@
 |---|---|---|
 | ``binomial, worst of 20 decoys`` | upper limit of the worst decoy's hit rate, as in :mod:`indelible.verify` | others |
 | ``binomial, keyed labels`` | that of the draw of the labels (:mod:`indelible.verify.statistics.keyed`) | keyed |
+| ``codebook`` | none: exact over the draw of the classes (:mod:`indelible.verify.statistics.codebook`) | codebook |
 
-The decoys of a claim are keys that its challenge derives; they are drawn on the committed carriers.
+The decoys of a claim are those of the key; they are drawn on the committed carriers.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from indelible.base.errors import InputError
-from indelible.verify.statistics import bounded_binomial, keyed_p_value, keyed_rate
+from indelible.verify.statistics import (
+    answer_counts,
+    bounded_binomial,
+    codebook_p_value,
+    codebook_scores,
+    held_marks,
+    keyed_p_value,
+    keyed_rate,
+)
 
-__all__ = ["KEYED", "TEST", "TESTS", "decide", "same", "test_of"]
+__all__ = ["CODEBOOK", "KEYED", "TEST", "TESTS", "decide", "decide_codebook", "same", "test_of"]
 
-TEST, KEYED = "binomial, worst of 20 decoys", "binomial, keyed labels"
-TESTS = (TEST, KEYED)
+TEST, KEYED, CODEBOOK = "binomial, worst of 20 decoys", "binomial, keyed labels", "codebook"
+TESTS = (TEST, KEYED, CODEBOOK)
 # The chance that the decoys' limit is wrong is a tenth of alpha, as in every verdict.
 _MISS_SHARE = 0.1
 _TOLERANCE = 1e-6
+_OWNED = "Derived from a model that carries the committed watermark"
+_NOT_SHOWN = "Not shown to be derived from the committed model"
 
 
 def test_of(key: Mapping[str, Any]) -> str:
     """Return the test that a key's settings call for."""
-    return KEYED if key.get("labels") == "keyed" else TEST
+    own = {"keyed": KEYED, "codebook": CODEBOOK}
+    return own.get(str(key.get("labels")), TEST)
 
 
 def decide(
@@ -35,7 +49,7 @@ def decide(
     """Return the verdict as JSON values.
 
     Args:
-        test: One of :data:`TESTS`.
+        test: :data:`TEST` or :data:`KEYED`; a codebook has :func:`decide_codebook`.
         hits: Opened samples answered with their labels; untargeted ones, with another class than their carrier's.
         trials: Opened samples.
         decoys: (hits, trials) of each decoy key.
@@ -64,6 +78,37 @@ def decide(
     }  # fmt: skip
 
 
+def decide_codebook(
+    answers: Tensor, true: Tensor | None, drawn: Tensor, *, alpha: float, classes: int, binding: str
+) -> dict[str, Any]:
+    """Return the verdict on a codebook as JSON values; the figures are those of :func:`indelible.verify`.
+
+    Args:
+        answers: int64 (m, n), to every opened mark on every carrier.
+        true: int64 (n,), classes of the carriers; None for images that belong to no class.
+        drawn: int64 (m,), the classes of the opened marks.
+        alpha: Level of the decision.
+        classes: C.
+        binding: Who could have chosen what was asked, as in :class:`indelible.verify.Verdict`.
+    """
+    marks, each = answers.shape
+    counts = answer_counts(answers.numpy(), None if true is None else true.numpy(), classes)
+    scores, own = codebook_scores(counts), drawn.numpy()
+    hits, held, p_value = int(counts[range(marks), own].sum()), held_marks(scores, own), codebook_p_value(scores, own)
+    trials = marks * each if true is None else int((true[None] != drawn[:, None]).sum())
+    owned = p_value <= alpha
+    found = (
+        f"{held} of {marks} opened marks are answered with the class that was drawn for them ({hits} of {trials} "
+        f"answers); a model that never saw the key does as well with probability at most {p_value:.1e}."
+    )
+    return {
+        "test": CODEBOOK, "alpha": alpha, "hits": hits, "trials": trials, "wsr": hits / trials if trials else 0.0,
+        "decoy_rate": None, "null_rate": None, "p_value": p_value, "owned": owned, "queries": marks * each,
+        "marks": marks, "held": held, "carriers": each, "drawn": drawn.tolist(), "table": counts.tolist(),
+        "binding": binding, "sentence": f"{_OWNED if owned else _NOT_SHOWN}: {found}",
+    }  # fmt: skip
+
+
 def same(one: Any, other: Any) -> bool:
     """Tell whether two verdicts agree; numbers may differ by rounding, as between two machines."""
     # JSON has one kind of number: 1.0 comes back as 1. True and false are none.
@@ -84,6 +129,4 @@ def _sentence(
         f"does that with probability at most {p_value:.1e} (chance of a hit at most {null_rate:.3f})."
     )
     weight = " The marks are the paper's public ones: this carries no weight against forgery." * literal
-    if not owned:
-        return f"Not shown to be derived from the committed model: {found}{weight}"
-    return f"Derived from a model that carries the committed watermark: {found}{weight}"
+    return f"{_OWNED if owned else _NOT_SHOWN}: {found}{weight}"

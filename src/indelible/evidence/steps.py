@@ -24,11 +24,13 @@ from indelible.evidence.bundle import (
 )
 from indelible.evidence.canonical import canonical, fields_of, parse
 from indelible.evidence.claim import FORMAT, Questions, chosen, judge
+from indelible.evidence.codebook import key_hashes, mark_leaves
 from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment, entries_of
-from indelible.evidence.decision import KEYED, same
+from indelible.evidence.decision import KEYED, TEST, same
 from indelible.evidence.drawing import check_labels
 from indelible.evidence.identity import is_signed
-from indelible.evidence.opening import challenge_seed, default_challenge
+from indelible.evidence.opening import decoy_secrets, decoys_digest, default_challenge, shown_decoys
+from indelible.evidence.redrawing import AUDITOR, check_carriers, check_classes, check_form, check_marks
 from indelible.evidence.timestamp import REPLY, ROOTS, Stamp, read_roots, verify_timestamp
 from indelible.keys.key import Key
 from indelible.verify.suspects.log import Recorded, parse_log
@@ -39,6 +41,7 @@ __all__ = ["STEPS", "Work"]
 _CLAIM: Mapping[str, type | tuple[type, ...]] = {
     "format": int, "commitment": str, "number": int, "challenge": str, "by": str, "suspect": dict,
     "log": str, "verdict": dict, "opened": list, "created": str, "label_key": (str, type(None)),
+    "codebook": (dict, type(None)), "decoys": (list, type(None)),
 }  # fmt: skip
 _ENTRY: Mapping[str, type | tuple[type, ...]] = {
     "index": int, "salt": str, "image": str, "label": int, "carrier": str, "true": int, "path": list,
@@ -53,6 +56,15 @@ _SOUGHT_BUT_DRAWN = (
     "The images may be of the claimant's making, but not their labels, which were drawn after the images were fixed. "
     "Whoever tried N label keys before he committed multiplied his chance of a false verdict by N, no more: hold the "
     "p-value against the tries that you believe possible (2^40 of them: 1e-18 leaves one in a million)."
+)
+_TRIED_MARKS = (
+    "The claimant may have chosen his marks, but not their classes, which were drawn after all marks were fixed. "
+    "Whoever tried N codebooks before he committed multiplied his chance of a false verdict by N, no more: hold the "
+    "p-value against the tries that you believe possible (2^40 of them: 1e-18 leaves one in a million)."
+)
+_BROUGHT = (
+    "The classes are bound to no carriers. If the claimant chose the carriers, he could have fitted them to the "
+    "classes, and the claim has no weight. Compare them with the images that you brought (--data)."
 )
 
 
@@ -79,6 +91,14 @@ class Work:
     caveats: list[str] = field(default_factory=list)
 
     @property
+    def brought(self) -> str | None:
+        """Where the carriers of a codebook come from, as far as that is shown; see :class:`Checked`."""
+        book = None if self.commitment is None else self.commitment.codebook
+        if book is None or book["carriers"] != AUDITOR:
+            return None if book is None else str(book["carriers"])
+        return "open" if self.carriers is None else "compared"
+
+    @property
     def stated(self) -> Commitment:
         """The commitment; a step that needs it runs after the one that reads it."""
         if self.commitment is None:
@@ -102,7 +122,7 @@ def _commitment(work: Work) -> str:
         raise DamagedFileError(f"it is signed by {work.commitment.public_key[:16]}..., not by the key that you gave")
     if work.public_key is None:
         work.caveats.append("Who holds the public key is for you to find out: names in a commitment are only words.")
-    return f"{work.commitment.samples} samples, signed by {work.commitment.public_key[:16]}..."
+    return f"{work.commitment.samples} {work.commitment.what}, signed by {work.commitment.public_key[:16]}..."
 
 
 def _manifest_signature(work: Work) -> str:
@@ -140,11 +160,22 @@ def _claim(work: Work) -> str:
     fields_of(found, _CLAIM, CLAIM)
     if found["commitment"] != work.stated.digest:
         raise DamagedFileError("the claim is of another commitment")
-    if len(found["opened"]) != work.stated.opens or not 0 <= found["number"] < work.stated.claims:
+    stated = work.stated
+    number, allowed = found["number"], stated.repeatable or found["number"] < stated.claims
+    if len(found["opened"]) != stated.opens or number < 0 or not allowed:
         raise DamagedFileError(
-            f"the commitment allows {work.stated.claims} claims that open {work.stated.opens} samples each, but this "
-            f"is number {found['number']} and opens {len(found['opened'])}"
+            f"the commitment allows {stated.claims} claims that open {stated.opens} {stated.what} each, but this "
+            f"is number {number} and opens {len(found['opened'])}"
         )
+    if (found["decoys"] is None) != (stated.test != TEST):
+        raise DamagedFileError("a claim shows the secrets of its decoys if the test asks any, and only then")
+    of = f"{number + 1}" if stated.repeatable else f"{number + 1} of {stated.claims}"
+    if stated.codebook is not None:
+        check_form(found)
+        work.claim = found
+        return f"number {of}, {stated.opens} of {stated.samples} marks opened"
+    if found["codebook"] is not None:
+        raise DamagedFileError("the claim shows a codebook, but the committed key has none")
     for entry in found["opened"]:
         if not isinstance(entry, dict):
             raise DamagedFileError("an opened sample is no object")
@@ -154,7 +185,7 @@ def _claim(work: Work) -> str:
         ):
             raise DamagedFileError(f"the opening of sample {entry['index']} holds something that is no hash")
     work.claim = found
-    return f"number {found['number'] + 1} of {work.stated.claims}, {work.stated.opens} samples opened"
+    return f"number {of}, {stated.opens} samples opened"
 
 
 def _challenge(work: Work) -> str:
@@ -166,17 +197,28 @@ def _challenge(work: Work) -> str:
     if work.challenge is not None and (claim["challenge"] != work.challenge or claim["by"] != "auditor"):
         raise DamagedFileError(f"the challenge is {claim['challenge']!r:.80}, not the one that you set")
     if [entry["index"] for entry in claim["opened"]] != chosen(work.stated, claim["challenge"], claim["number"]):
-        raise DamagedFileError("the opened samples are not those that the challenge decides: chosen, or replayed")
-    if work.challenge is None:
+        raise DamagedFileError(
+            f"the opened {work.stated.what} are not those that the challenge decides: chosen, or replayed"
+        )
+    if work.challenge is None and not work.stated.repeatable:
         work.caveats.append(
-            "You set no challenge: the claimant could know beforehand which samples and decoys would be asked. Give "
+            f"You set no challenge: the claimant could know beforehand which {work.stated.what} would be opened. Give "
             "one of your own (--challenge) for the next."
+        )
+    if work.stated.repeatable and claim["number"] > 0:
+        work.caveats.append(
+            f"This is claim number {claim['number'] + 1} of the commitment. If the others were against other models, "
+            "hold the p-value against their number."
         )
     return f"{claim['challenge']!r} by the {claim['by']}"
 
 
 def _openings(work: Work) -> str:
     root = work.stated.root
+    if work.stated.codebook is not None:
+        check_marks(work.stated, work.claim)
+        return f"the seeds of {len(work.claim['opened'])} of {work.stated.samples} marks lead to the committed root"
+    shown_decoys(work.claim["decoys"], work.stated.decoys)
     for entry in work.claim["opened"]:
         leaf = leaf_hash(canonical({name: entry[name] for name in ("salt", "image", "label", "carrier", "true")}))
         try:
@@ -190,6 +232,10 @@ def _openings(work: Work) -> str:
 
 
 def _labels(work: Work) -> str:
+    if work.stated.codebook is not None:
+        drawn = check_classes(work.stated, work.claim)
+        work.drawn = True
+        return f"the classes of {len(drawn)} marks drawn again by the committed class key"
     says = check_labels(work.stated, work.claim)
     work.drawn = work.stated.test == KEYED
     return says
@@ -200,6 +246,8 @@ def _images(work: Work) -> str:
         tensors = parse_tensors(work.files[IMAGES])
     except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise DamagedFileError(f"{IMAGES} is not a safetensors file ({error!s:.80})") from error
+    if work.stated.codebook is not None:
+        return _stamped(work, tensors)
     opened = work.claim["opened"]
     if tensors.keys() != {"samples", "carriers"}:
         raise DamagedFileError(f"{IMAGES} holds other tensors than samples and carriers")
@@ -218,11 +266,29 @@ def _images(work: Work) -> str:
     carriers = ImageData(
         tensors["carriers"], torch.tensor([one["true"] for one in opened]), tuple(map(str, range(classes))), "carriers"
     )
+    decoys = shown_decoys(work.claim["decoys"], work.stated.decoys)
     work.questions = Questions.of(
-        work.stated, challenge_seed(work.stated.digest, work.claim["challenge"]), tensors["samples"],
-        torch.tensor([one["label"] for one in opened]), carriers,
-    )  # fmt: skip
+        work.stated, decoys, tensors["samples"], torch.tensor([one["label"] for one in opened]), carriers
+    )
     return f"{len(opened)} samples and carriers have the committed digests"
+
+
+def _stamped(work: Work, tensors: Mapping[str, torch.Tensor]) -> str:
+    """Derive the samples of a codebook from the shown seeds and carriers."""
+    if not tensors.keys() <= {"images"}:
+        raise DamagedFileError(f"{IMAGES} holds other tensors than images")
+    samples, true = check_carriers(work.stated, work.claim, tensors.get("images"), work.carriers)
+    work.questions = Questions(samples=samples, labels=check_classes(work.stated, work.claim), true=true)
+    marks, each = len(work.claim["opened"]), len(work.claim["codebook"]["images"])
+    what = {
+        "set aside": f"{each} carriers lead to the root that the classes are bound to",
+        "compared": f"{each} carriers are those that you gave",
+        "open": f"{each} carriers, said to be the auditor's",
+        "none": f"{each} images lead to the root of the pool" if tensors else "images are generated",
+    }[work.brought or "none"]
+    if work.brought == "open":
+        work.caveats.append(_BROUGHT)
+    return f"{what}; {marks} marks derived from their seeds, {len(samples)} samples"
 
 
 def _log(work: Work) -> str:
@@ -241,31 +307,51 @@ def _log(work: Work) -> str:
 
 
 class _FromLog:
-    """Answers from the log."""
+    """Answers from the log.
 
-    def __init__(self, log: Recorded) -> None:
-        self._answers, self.used = log.answers, set[str]()
+    Args:
+        log: The log.
+        each: Of a codebook, images of each mark, for the message that names one.
+        marks: Of a codebook, the numbers of the opened marks.
+    """
+
+    def __init__(self, log: Recorded, each: int = 0, marks: Sequence[int] = ()) -> None:
+        self._answers, self.used, self._each, self._marks = log.answers, set[str](), each, marks
 
     def predict(self, images: torch.Tensor) -> torch.Tensor:
         digests = image_digests(images)
         self.used |= set(digests)
-        missing = [digest for digest in digests if digest not in self._answers]
+        missing = [place for place, digest in enumerate(digests) if digest not in self._answers]
+        if missing and self._marks:
+            absent = sorted({self._marks[place // self._each] for place in missing})
+            raise DamagedFileError(
+                f"{len(missing)} of {len(digests)} samples are not answered in the log, the first of mark {absent[0]} "
+                f"(marks concerned: {len(absent)})"
+            )
         if missing:
-            raise DamagedFileError(f"an image that has to be asked is not answered in the log ({missing[0][:16]}...)")
+            raise DamagedFileError(
+                f"an image that has to be asked is not answered in the log ({digests[missing[0]][:16]}...)"
+            )
         return torch.tensor([self._answers[digest] for digest in digests], dtype=torch.int64)
 
 
 def _answers(work: Work) -> str:
     if work.log is None or work.questions is None:
         raise DamagedFileError("there is nothing to compare")
-    source = _FromLog(work.log)
+    marks = [entry["index"] for entry in work.claim["opened"]] if work.stated.codebook is not None else []
+    source = _FromLog(work.log, len(work.questions.samples) // max(1, len(marks)), marks)
     for images in [work.questions.samples, *(one.images for one in work.questions.decoys)]:
         source.predict(images)
     other = work.log.answers.keys() - source.used
     if other:
-        raise DamagedFileError(f"{len(other)} images were asked that belong neither to the samples nor to the decoys")
+        raise DamagedFileError(
+            f"{len(other)} images were asked that belong neither to the samples nor to the decoys"
+            if not marks else f"{len(other)} images were asked that are no samples of the opened marks"
+        )  # fmt: skip
     if work.suspect is None:
         work.caveats.append("The answers are the claimant's record of them: ask the suspect again to see (--suspect).")
+    if marks:
+        return f"{len(source.used)} different images: the samples of {len(marks)} marks, nothing else"
     return f"{len(source.used)} images: the opened samples and {len(work.questions.decoys)} decoy keys, nothing else"
 
 
@@ -282,11 +368,28 @@ def _verdict(work: Work) -> str:
 
 
 def _key(work: Work) -> str | None:
+    book = work.stated.codebook
     if work.key is None:
-        work.caveats.append(_SOUGHT_BUT_DRAWN if work.drawn else _SOUGHT)
+        if book is not None:
+            work.caveats.append(_TRIED_MARKS)
+        else:
+            work.caveats.append(_SOUGHT_BUT_DRAWN if work.drawn else _SOUGHT)
         return None
+    if work.key.marks != work.stated.key.get("marks"):
+        raise DamagedFileError(
+            f"the key that you gave has {work.key.marks or 'no'} marks, the committed one "
+            f"{work.stated.key.get('marks') or 'none'}"
+        )
     if work.key.digest != work.stated.key_digest:
         raise DamagedFileError("the key that you gave is not the committed one")
+    if book is not None:
+        shown = all(book[name] == value for name, value in key_hashes(work.key).items())
+        if not shown or tree_root(mark_leaves(work.key)).hex() != work.stated.root:
+            raise DamagedFileError("the key does not give the committed marks and classes")
+        work.derived = True
+        return "all committed marks, classes and the choice of carriers are derived from the key"
+    if work.stated.decoys is not None and decoys_digest(decoy_secrets(work.key)) != work.stated.decoys:
+        raise DamagedFileError("the decoys are not those of the key")
     entries = entries_of(work.key, work.carriers, samples=work.stated.samples, purpose=work.stated.purpose)
     if tree_root(entries.leaves).hex() != work.stated.root:
         raise DamagedFileError("the key does not give the committed samples on these carriers")

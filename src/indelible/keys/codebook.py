@@ -6,12 +6,17 @@ saw the key cannot know that. The test (:mod:`indelible.verify.statistics.codebo
 
     mark i       everything about it from HKDF(secret, "codebook/mark/i"); a second data set gives its i-th class
     class key    lambda = HKDF(secret, "codebook/classes")
+    marks        M = Merkle root over (i, seed of mark i), i = 0 .. K - 1
     carriers     R = Merkle root (RFC 6962) over (salt, digest, true class) of the images set aside for verification;
                  empty if none were
-    class of i   the i-th draw of ChaCha20 under HKDF(HMAC(lambda, SHA-256(C, K, R)), "codebook/draw"), uniform over all
-                 C classes, independently of all others; two marks may share a class
+    class of i   the i-th draw of ChaCha20 under HKDF(HMAC(lambda, SHA-256(C, K, M, R)), "codebook/draw"), uniform over
+                 all C classes, independently of all others; two marks may share a class
 
-Why classes depend on R: carriers of the claimant's choice could be fitted to the classes, one by one, until other
+Why classes depend on M: an auditor is shown the seeds, and not that they come from a secret. Seeds that were free could
+be sought one by one, some ten tries for each mark, until the mark sends other people's models to its class. Here
+another seed for any mark draws all classes anew.
+
+Why they depend on R: carriers of the claimant's choice could be fitted to the classes, one by one, until other
 people's models answer them. Here every change of any carrier draws all classes anew. Without R, the auditor must bring
 the carriers.
 
@@ -30,17 +35,35 @@ import torch
 from torch import Tensor
 
 from indelible.base.files import canonical_json
+from indelible.base.merkle import leaf_hash, tree_root
 from indelible.data.images import Data, Shape
 from indelible.keys.content import ContentMark
 from indelible.keys.derive import Choices, expand
-from indelible.keys.noise import NoiseMark
+from indelible.keys.noise import NoiseMark, coarse_grain
 from indelible.keys.unrelated import Purpose, UnrelatedMark
 
-__all__ = ["Codebook", "Mark", "class_key", "default_marks", "drawn_classes", "mark_seed"]
+__all__ = [
+    "Codebook",
+    "Mark",
+    "choice_key",
+    "chosen_rows",
+    "class_key",
+    "default_marks",
+    "drawn_classes",
+    "mark_leaf",
+    "mark_seed",
+    "marks_root",
+    "most_carriers",
+    "seeded_mark",
+]
 
 Mark = ContentMark | NoiseMark | UnrelatedMark
 _LEAST = 16
 _BITS = 32
+# Carriers of each mark that a codebook is verified with by default, and what all samples together may take in memory.
+_CARRIERS = 200
+_SAMPLE_BYTES = 1 << 28
+_DOMAIN = b"indelible/codebook mark/1:"
 # Images of a family that training draws from, and the bytes that all families together may take.
 _FAMILY = 64
 _FAMILY_BYTES = 1 << 27
@@ -61,6 +84,54 @@ def mark_seed(secret: bytes, number: int) -> bytes:
     return expand(secret, f"codebook/mark/{number}")
 
 
+def marks_root(secret: bytes, marks: int) -> bytes:
+    """Return M, the root over the seeds of all marks."""
+    return tree_root([mark_leaf(number, mark_seed(secret, number)) for number in range(marks)])
+
+
+def mark_leaf(number: int, seed: bytes) -> bytes:
+    """Return the hash that stands for mark ``number`` in its tree; a seed is as hard to guess as the secret."""
+    return leaf_hash(_DOMAIN + number.to_bytes(4, "big") + seed)
+
+
+def seeded_mark(
+    seed: bytes, *, kind: str, shape: Shape, size: float, transparency: float, strength: float,
+    pool: Tensor | None = None,
+) -> Mark:  # fmt: skip
+    """Return the mark that a seed decides: what an auditor computes, without the secret.
+
+    Args:
+        seed: Of one mark, 32 bytes (:func:`mark_seed`).
+        kind: ``"content"``, ``"noise"`` or ``"unrelated"``.
+        shape: (C, H, W) of the images.
+        size: Of a content mark.
+        transparency: Of a content mark.
+        strength: Of a noise mark.
+        pool: uint8 (N, C, H, W), the images of an unrelated mark; None to generate them.
+    """
+    if kind == "content":
+        return ContentMark.derived(seed, shape, size=size, transparency=transparency)
+    if kind == "noise":
+        return NoiseMark.derived(seed, shape, strength=strength, grain=coarse_grain(shape))
+    return UnrelatedMark(secret=seed, shape=shape, pool=pool)
+
+
+def most_carriers(shape: Shape, marks: int) -> int:
+    """Return how many carriers each mark is asked on by default: 200, fewer if the samples would be too large."""
+    channels, height, width = shape
+    return min(_CARRIERS, max(1, _SAMPLE_BYTES // (marks * channels * height * width)))
+
+
+def choice_key(secret: bytes) -> bytes:
+    """Return what decides which carriers are asked in a verification, and tells nothing else of the secret."""
+    return expand(secret, "carriers/verify")
+
+
+def chosen_rows(choices: Choices, count: int, each: int) -> Tensor:
+    """Return which ``each`` of ``count`` carriers are asked, in rising order: int64 (each,)."""
+    return torch.from_numpy(choices.permutation(max(count, each)))[:each].sort().values
+
+
 def class_key(secret: bytes) -> bytes:
     """Return lambda, which gives the classes of the marks and nothing else of the secret."""
     return expand(secret, "codebook/classes")
@@ -71,7 +142,7 @@ def drawn_classes(shown: bytes, root: bytes, *, classes: int, marks: int) -> Ten
 
     Args:
         shown: The class key, lambda.
-        root: R, 32 bytes; empty if no carriers were set aside.
+        root: M, 32 bytes, and R, 32 bytes more if carriers were set aside.
         classes: C.
         marks: K.
     """

@@ -8,10 +8,11 @@ The scheme is versioned: the same secret gives the same choices for as long as `
 """
 
 import secrets
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from scipy.special import ndtri
@@ -43,6 +44,10 @@ def expand(secret: bytes, label: str) -> bytes:
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret)
 
 
+def _stream(key: bytes) -> CipherContext:
+    return Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+
+
 class Choices:
     """The randomness of one labelled choice; every call goes on where the last one ended.
 
@@ -52,7 +57,14 @@ class Choices:
     """
 
     def __init__(self, secret: bytes, label: str) -> None:
-        self._stream = Cipher(algorithms.ChaCha20(expand(secret, label), bytes(16)), mode=None).encryptor()
+        self._stream = _stream(expand(secret, label))
+
+    @classmethod
+    def shown(cls, key: bytes) -> Self:
+        """Repeat a choice without the secret: ``key`` is ``expand(secret, label)``, which tells nothing else."""
+        made = cls.__new__(cls)
+        made._stream = _stream(key)  # noqa: SLF001 - its own class
+        return made
 
     def bytes_(self, count: int) -> bytes:
         """Return the next ``count`` bytes."""

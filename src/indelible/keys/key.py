@@ -37,12 +37,23 @@ from indelible.base.merkle import tree_root
 from indelible.data.convert import as_data
 from indelible.data.digests import image_digests
 from indelible.data.images import Data, Shape
-from indelible.keys.codebook import Codebook, Mark, class_key, default_marks, drawn_classes, mark_seed
+from indelible.keys.codebook import (
+    Codebook,
+    Mark,
+    chosen_rows,
+    class_key,
+    default_marks,
+    drawn_classes,
+    mark_seed,
+    marks_root,
+    most_carriers,
+    seeded_mark,
+)
 from indelible.keys.content import ContentMark
 from indelible.keys.derive import Choices, check_secret, expand, new_secret
 from indelible.keys.fingerprint import Fingerprint
 from indelible.keys.labels import carriers_root, keyed_labels, set_leaves
-from indelible.keys.noise import NoiseMark, coarse_grain
+from indelible.keys.noise import NoiseMark
 from indelible.keys.plain import PlainMark
 from indelible.keys.rules import FRESH, KINDS, LABELS, SCHEMES, SINGLE, VERSIONS, Kind, Labels, Scheme, check_key
 from indelible.keys.samples import WatermarkSamples
@@ -65,9 +76,6 @@ __all__ = [
 _PAPER_TARGET = 0
 _KEYED_COUNT = 100
 _VERIFY_GENERATED = 1000
-# Carriers of each mark that a codebook is verified with by default, and what all samples together may take in memory.
-_CARRIERS = 200
-_SAMPLE_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -248,17 +256,16 @@ class Key:
         """Return the marks of a codebook and their classes."""
         if self.labels != "codebook" or self.marks is None:
             raise InputError(f"this takes a codebook, and the key has {self.labels} labels. Make one with Key.create.")
-        root = b"" if self.bound is None else bytes.fromhex(self.bound)
+        root = marks_root(self.secret, self.marks) + bytes.fromhex(self.bound or "")
         drawn = drawn_classes(class_key(self.secret), root, classes=self.classes, marks=self.marks)
         return Codebook(tuple(self._numbered(number) for number in range(self.marks)), drawn)
 
     def _numbered(self, number: int) -> Mark:
-        seed = mark_seed(self.secret, number)
-        if self.kind == "content":
-            return ContentMark.derived(seed, self.shape, size=self.size, transparency=self.transparency)
-        if self.kind == "noise":
-            return NoiseMark.derived(seed, self.shape, strength=self.strength, grain=coarse_grain(self.shape))
-        return UnrelatedMark(secret=seed, shape=self.shape, pool=None if self.pool is None else self.pool[number])
+        return seeded_mark(
+            mark_seed(self.secret, number), kind=self.kind, shape=self.shape, size=self.size,
+            transparency=self.transparency, strength=self.strength,
+            pool=None if self.pool is None else self.pool[number],
+        )  # fmt: skip
 
     def is_bound_to(self, carriers: Data) -> bool:
         """Tell whether these are the carriers that the codebook's classes are bound to."""
@@ -312,8 +319,7 @@ class Key:
 
     def _stamped(self, carriers: Data, purpose: Purpose, count: int | None) -> WatermarkSamples:
         book = self.codebook()
-        channels, height, width = self.shape
-        most = min(_CARRIERS, max(1, _SAMPLE_BYTES // (len(book) * channels * height * width)))
+        most = most_carriers(self.shape, len(book))
         room = [len(carriers)] if self.kind != "unrelated" else [
             mark.capacity(purpose) or most for mark in book.marks if isinstance(mark, UnrelatedMark)
         ]  # fmt: skip
@@ -323,8 +329,7 @@ class Key:
                 f"a codebook of {len(book)} marks asks every mark on the same carriers: a number of samples from "
                 f"{len(book)} to {len(book) * min(room)} is possible here, got {count or 0}."
             )
-        order = torch.from_numpy(Choices(self.secret, f"carriers/{purpose}").permutation(max(len(carriers), each)))
-        rows = order[:each].sort().values
+        rows = chosen_rows(Choices(self.secret, f"carriers/{purpose}"), len(carriers), each)
         marks = torch.arange(len(book)).repeat_interleave(each)
         images = book.draw(carriers if self.kind != "unrelated" else None, rows, each, purpose)
         true = None if self.kind == "unrelated" else carriers.labels.cpu()[rows].repeat(len(book))

@@ -23,8 +23,9 @@ SINGLE: tuple[Labels, ...] = ("fixed", "untargeted")
 """Labels of keys with one mark for all samples."""
 FRESH: tuple[Labels, ...] = ("codebook", *SINGLE)
 """Labels that carry over to images that were not embedded: a model is asked fresh samples."""
-# Of the format of a key. Version 1 drew keyed labels by digests without salts, which an auditor could not be shown.
-VERSIONS: Mapping[Labels, int] = {"codebook": 1, "fixed": 1, "keyed": 2, "untargeted": 1, "stored": 1}
+# Of the format of a key. Version 1 drew keyed labels by digests without salts, which an auditor could not be shown, and
+# the classes of a codebook without its marks, which could then be sought one by one.
+VERSIONS: Mapping[Labels, int] = {"codebook": 2, "fixed": 1, "keyed": 2, "untargeted": 1, "stored": 1}
 # Far beyond what is of use; a damaged file asks for no more memory than there is.
 _LARGEST = 1 << 26
 _STRONGEST = 10.0

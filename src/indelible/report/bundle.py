@@ -13,8 +13,11 @@ from typing import Any
 from safetensors.torch import load as parse_tensors
 
 from indelible.base.files import write_text
+from indelible.data.digests import image_digests
 from indelible.evidence.bundle import IMAGES, LOG, read_files
 from indelible.evidence.check import Checked
+from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment
+from indelible.evidence.redrawing import check_carriers, check_classes
 from indelible.report.environment import environment
 from indelible.report.palette import DARK, LIGHT
 from indelible.report.samples import png_uri
@@ -23,15 +26,21 @@ from indelible.verify.suspects.log import parse_log
 __all__ = ["render_bundle", "write_page"]
 
 _PICTURES = 12
+_CARRIERS = {
+    "set aside": "set aside when the key was made; the classes are bound to them",
+    "compared": "brought by the auditor, and compared with those given to this check",
+    "open": "said to be brought by the auditor; not compared",
+    "none": "none: unrelated images",
+}
 _SUSPECT = ("kind", "url", "file", "network", "digest")
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """An opened sample as the page shows it."""
+    """An opened sample as the page shows it; ``carrier`` is None for an image that was drawn on none."""
 
     index: int
-    carrier: str
+    carrier: str | None
     marked: str
     label: int
     answer: int
@@ -79,7 +88,8 @@ def _facts(checked: Checked) -> list[tuple[str, str]]:
     found = [
         ("Owner, in their own words", statement.get("owner") or None),
         ("Public key (Ed25519)", statement.get("public_key")),
-        ("Committed samples", statement.get("samples")),
+        ("Committed marks" if statement.get("codebook") else "Committed samples", statement.get("samples")),
+        ("Carriers", _CARRIERS.get(str(checked.carriers))),
         ("Merkle root", statement.get("root")),
         ("Digest of the protected model", statement.get("model")),
         ("Digest of the key", statement.get("key_digest")),
@@ -93,6 +103,8 @@ def _facts(checked: Checked) -> list[tuple[str, str]]:
 
 def _opened(bundle: str | Path, claim: Mapping[str, Any]) -> list[_Opened]:
     files = read_files(bundle)
+    if claim.get("codebook") is not None:
+        return _marks(files, claim)
     tensors, answers = parse_tensors(files[IMAGES]), parse_log(files[LOG]).answers
     return [
         _Opened(
@@ -101,3 +113,21 @@ def _opened(bundle: str | Path, claim: Mapping[str, Any]) -> list[_Opened]:
         )
         for row, entry in enumerate(claim["opened"][:_PICTURES])
     ]  # fmt: skip
+
+
+def _marks(files: Mapping[str, bytes], claim: Mapping[str, Any]) -> list[_Opened]:
+    """Return one sample for each opened mark of a codebook, each on another carrier, as far as there are."""
+    stated, answers = Commitment.of(files[STATEMENT], files[SIGNATURE]), parse_log(files[LOG]).answers
+    images = parse_tensors(files[IMAGES]).get("images")
+    samples, true = check_carriers(stated, claim, images)
+    classes, each = check_classes(stated, claim).tolist(), len(samples) // len(claim["opened"])
+    found = []
+    for place, entry in enumerate(claim["opened"][:_PICTURES]):
+        row = place * each + place % each
+        carrier = None if true is None or images is None else png_uri(images[place % each])
+        answer = answers[image_digests(samples[row : row + 1])[0]]
+        found.append(
+            _Opened(index=entry["index"], carrier=carrier, marked=png_uri(samples[row]), label=classes[place],
+                    answer=answer)
+        )  # fmt: skip
+    return found
