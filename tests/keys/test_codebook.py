@@ -9,7 +9,7 @@ import torch
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.data.images import ImageData
-from indelible.keys.codebook import class_key, default_marks, drawn_classes, mark_seed
+from indelible.keys.codebook import class_key, default_marks, drawn_classes, mark_seed, marks_root
 from indelible.keys.content import ContentMark
 from indelible.keys.key import Key
 from indelible.keys.unrelated import UnrelatedMark
@@ -46,7 +46,8 @@ def test_marks_and_classes_are_drawn_apart() -> None:
     # A mark is a function of its own seed alone; a longer book begins with the same marks, with other classes.
     assert ContentMark.derived(mark_seed(SECRET, 2), SHAPE) == key.codebook().marks[2]
     assert book(marks=9).codebook().marks[:6] == key.codebook().marks
-    drawn = drawn_classes(class_key(SECRET), b"", classes=4, marks=6)
+    root = marks_root(SECRET, 6)
+    drawn = drawn_classes(class_key(SECRET), root, classes=4, marks=6)
     assert torch.equal(drawn, key.codebook().classes)
 
 
