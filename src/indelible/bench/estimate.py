@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from indelible.attacks import ATTACKS
 from indelible.base.errors import InputError
 from indelible.bench.cells import Cell
 from indelible.bench.speed.steps import plain_rate
@@ -122,7 +123,10 @@ def _embedding(settings: Mapping[str, Any], owned: float) -> float:
 
 def _attack(name: str, own: Mapping[str, Any], images: float, classes: int) -> float:
     epochs: float = own.get("epochs", 1)
-    if name == "anp":
+    strengths = len(ATTACKS[name].build.strengths)
+    if strengths:  # nothing is trained: the stolen model and every strength are measured
+        epochs = 0.9 + 0.1 * (strengths + 1) if name == "bnp" else strengths + 1
+    elif name == "anp":
         epochs *= 2 + own["steps"]
     elif name == "nad":
         epochs = own["teacher_epochs"] + 2 * own["epochs"]
@@ -141,7 +145,8 @@ def evaluation_passes(cell: Cell, size: Size) -> float:
         train = cell.settings["train"]
         looks: int = 1 + -(-train["epochs"] // train["evaluate_every"])
         return verdict + 2 * size.test * looks
-    points = {"fp": 20, "anp": 20, "nnl": 11}.get(cell.settings["attack"], 0)
+    attack = str(cell.settings["attack"])
+    points = {"fp": 20, "anp": 20, "nnl": 11}.get(attack, len(ATTACKS[attack].build.strengths))
     points = cell.settings["attack_settings"].get("points", points)
     return float(verdict + points * 2 * min(size.test, cell.settings["curve_images"] or size.test))
 
