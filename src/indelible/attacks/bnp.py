@@ -18,8 +18,7 @@ Recipe ``sound``: statistics over nine tenths of the attacker's images; the smal
 that costs no more than ``ba_drop`` on the last tenth. Recipe ``paper``: u fixed. Preset ``cpu`` is as ``full``.
 
 How it differs: moments are of all images in evaluation mode, where the authors take one batch of 500; eps of BatchNorm
-is added to both variances, so that a dead channel has a finite distance. Against a model made with clean BatchNorm
-statistics (APP) the running statistics are those of clean images already, and there is little to see.
+is added to both variances, so that a dead channel has a finite distance.
 """
 
 from dataclasses import dataclass
