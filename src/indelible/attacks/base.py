@@ -39,11 +39,11 @@ from indelible.train.evaluate import accuracy, check_classifier
 from indelible.train.processes import Group, joined
 from indelible.train.starting import elsewhere, must_start
 
-__all__ = ["ATTACKS", "BUDGETS", "Attacked", "Recipe", "Removal", "RemovalAttack", "attack", "settings_of"]
+__all__ = ["ATTACKS", "BUDGETS", "RECIPES", "Attacked", "Recipe", "Removal", "RemovalAttack", "attack", "settings_of"]
 
 ATTACKS: Registry[MethodInfo] = Registry("removal attack")
 Recipe = Literal["sound", "paper"]
-_RECIPES = ("sound", "paper")
+RECIPES: tuple[Recipe, ...] = ("sound", "paper")
 BUDGETS = ("full", "cpu")
 _WATCHED = 1000
 _HELD_OUT = 0.1
@@ -78,7 +78,7 @@ class RemovalAttack(Method):
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {}
     """What the ``cpu`` preset changes in this attack's settings."""
-    recipes: ClassVar[tuple[Recipe, ...]] = ("sound", "paper")
+    recipes: ClassVar[tuple[Recipe, ...]] = RECIPES
     """The recipes that differ; a recipe without a variant of its own is refused."""
     needs_labels: ClassVar[bool] = True
     """False for an attack that never reads the labels of the attacker's images: these may be of another task."""
@@ -88,8 +88,8 @@ class RemovalAttack(Method):
     recipe: Recipe = "sound"
 
     def __post_init__(self) -> None:
-        if self.recipe not in _RECIPES:
-            raise UnknownNameError("recipe", self.recipe, _RECIPES)
+        if self.recipe not in RECIPES:
+            raise UnknownNameError("recipe", self.recipe, RECIPES)
         if self.recipe not in self.recipes:
             raise InputError(
                 f"{type(self).__name__} has one recipe, {self.recipes[0]!r}, got {self.recipe!r}. Leave out the recipe."
