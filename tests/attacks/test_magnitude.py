@@ -21,11 +21,21 @@ def test_settings() -> None:
         MagnitudePruning(recipe="paper")
 
 
-def _two_layers() -> nn.Sequential:
+class TwoLayers(nn.Module):
+    """Two linear layers with BatchNorm between them; only their weights matter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.second = nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(2, 2)
+
+
+def _two_layers() -> TwoLayers:
     """Ten weights in two layers, of sizes 1 .. 10 with mixed signs, and biases smaller than all."""
-    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(2, 2))
-    for layer, weights in ((model[0], [[9.0, -2.0], [4.0, -7.0], [1.0, 10.0]]), (model[2], [[-3.0, 8.0], [6.0, -5.0]])):
-        assert isinstance(layer, nn.Linear)
+    model = TwoLayers()
+    for layer, weights in (
+        (model.first, [[9.0, -2.0], [4.0, -7.0], [1.0, 10.0]]),
+        (model.second, [[-3.0, 8.0], [6.0, -5.0]]),
+    ):
         layer.weight.data, layer.bias.data = torch.tensor(weights), torch.full_like(layer.bias.data, 0.01)
     return model
 
@@ -35,17 +45,17 @@ def test_the_smallest_weights_of_the_whole_network_fall() -> None:
     order = smallest_first(model)
     assert order.tolist() == [4, 1, 6, 2, 9, 8, 3, 7, 0, 5]
     prune_smallest(model, order, 0.4)  # sizes 1, 2, 3, 4: three of the first layer, one of the second
-    assert model[0].weight.tolist() == [[9.0, 0.0], [0.0, -7.0], [0.0, 10.0]]
-    assert model[2].weight.tolist() == [[0.0, 8.0], [6.0, -5.0]]
-    assert bool((model[0].bias == 0.01).all())
-    assert bool((model[1].weight == 1).all())
+    assert model.first.weight.tolist() == [[9.0, 0.0], [0.0, -7.0], [0.0, 10.0]]
+    assert model.second.weight.tolist() == [[0.0, 8.0], [6.0, -5.0]]
+    assert model.first.bias.tolist() == pytest.approx([0.01] * 3)
+    assert model.norm.weight.tolist() == [1.0] * 3
 
 
 @pytest.mark.parametrize(("share", "zeros"), [(0.0, 0), (0.19, 1), (0.7, 7), (0.95, 9)])
 def test_shares_are_rounded_down(share: float, zeros: int) -> None:
     model = _two_layers()
     prune_smallest(model, smallest_first(model), share)
-    assert sum(int((layer.weight == 0).sum()) for layer in (model[0], model[2])) == zeros
+    assert sum(layer.weight.eq(0).sum().item() for layer in (model.first, model.second)) == zeros
 
 
 def test_the_budget(net: TinyNet, data: ImageData) -> None:

@@ -1,5 +1,7 @@
 """One strength at a budget: the choice and its costs by hand, weights by type, and networks of the catalogue."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -104,7 +106,7 @@ def test_weights_are_found_by_type() -> None:
 @pytest.mark.parametrize("name", NEW)
 def test_networks_of_the_catalogue(name: str, network: str) -> None:
     stolen, data = build_model(network, classes=4, shape=(3, 32, 32), seed=0).eval(), stripes(8)
-    settings = {"epochs": 1, "batch_size": 8} if name == "overwrite" else {}
+    settings: dict[str, Any] = {"epochs": 1, "batch_size": 8} if name == "overwrite" else {}
     if (name, network) in REFUSED:
         with pytest.raises(InputError, match=REFUSED[name, network]):
             attack(stolen, data, name, device="cpu")

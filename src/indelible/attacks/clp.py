@@ -52,7 +52,8 @@ def channel_bounds(weight: Tensor, gamma: Tensor, sigma: Tensor) -> Tensor:
     """
     filters = weight.flatten(2) if weight.ndim > 2 else weight[:, :, None]
     # On the CPU in float64: few numbers, and not every device has either the precision or the decomposition.
-    return torch.linalg.matrix_norm(filters.cpu().double(), 2) * (gamma / sigma).abs().cpu().double()
+    largest: Tensor = torch.linalg.matrix_norm(filters.cpu().double(), 2)
+    return largest * (gamma / sigma).abs().cpu().double()
 
 
 def outliers(scores: Tensor, u: float) -> Tensor:
