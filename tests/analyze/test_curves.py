@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from indelible.analyze.curves import Curves, cells_of, cells_of_runs, curves
+from indelible.attacks import attack
 from indelible.base.errors import DamagedFileError, InputError, UnknownNameError
 from indelible.keys.key import Key
+from indelible.report.figures.curves import curves_drawing
+from tests.conftest import TinyNet, stripes
 from tests.report.runs import SECRET, make_run, make_verdict
 
 
@@ -52,6 +55,18 @@ def test_kinds_and_networks_are_not_averaged_together() -> None:
         "app, noise": 0.5,
     }
     assert [line.label for line in curves(cells, "eps", kind="content").lines] == ["app"]
+
+
+@pytest.mark.parametrize("name", ["clp", "bnp", "magnitude", "quantise", "weight-noise"])
+def test_the_strength_of_every_such_attack_can_be_drawn(name: str) -> None:
+    """The curve's own name is a variable, and the figure has words for it."""
+    made = attack(TinyNet(), stripes(20), name, device="cpu").curve
+    assert made is not None
+    rows = [{"value": value, "wsr": 0.5, "ba": 0.9} for value in made.values]
+    cell = _cell(0.02, 0, 0.5, name, curve={"name": made.name, "rows": rows})
+    (line,) = curves([cell], made.name).lines
+    assert [mark.at for mark in line.marks] == list(made.values)
+    assert curves_drawing(curves([cell], made.name)).alt.startswith("WSR and BA against ")
 
 
 def test_names_keep_their_order() -> None:

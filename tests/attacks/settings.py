@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["SETTINGS"]
+__all__ = ["REFUSED", "SETTINGS"]
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "ft": {"epochs": 2, "batch_size": 16},
@@ -21,4 +21,17 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "fst": {"epochs": 2, "batch_size": 16},
     "rehearse": {"epochs": 2, "batch_size": 16},
     "sau": {"rounds": 2, "epochs": 1, "steps": 2, "batch_size": 16},
+    "clp": {},
+    "bnp": {},
+    "magnitude": {},
+    "quantise": {},
+    "weight-noise": {},
+    "overwrite": {"epochs": 2, "batch_size": 16},
+}
+
+# Networks that an attack must refuse before any work, and what its message says.
+REFUSED: Mapping[tuple[str, str], str] = {
+    (attack, network): "Choose an attack that needs none"
+    for attack in ("clp", "bnp")
+    for network in ("group-norm", "transformer", "vit-tiny")
 }

@@ -69,6 +69,24 @@ def test_another_architecture(net: TinyNet, data: ImageData) -> None:
     assert extracted.record.settings["method"]["architecture"] == "resnet-w8"
 
 
+@pytest.mark.parametrize("labels", ["soft", "hard"])
+@pytest.mark.parametrize("architecture", [None, "resnet-w8"])
+def test_images_of_another_domain(net: TinyNet, data: ImageData, labels: str, architecture: str | None) -> None:
+    """Images of seven classes copy a model of four: nothing reads their labels, and nothing is measured by them."""
+    other = ImageData(255 - data.images, torch.arange(len(data)) % 7, tuple("abcdefg"), "another task")
+    extracted = attack(net, other, "distill", device="cpu", labels=labels, architecture=architecture, **QUICK)
+    assert predict(extracted.model, data.images).max() < 4
+    assert not any("accuracy_attacker" in row for row in extracted.history)
+    same = attack(
+        net, ImageData(other.images, other.labels * 0, other.classes, "no labels"), "distill", device="cpu",
+        labels=labels, architecture=architecture, **QUICK,
+    )  # fmt: skip
+    for name, value in extracted.model.state_dict().items():
+        assert torch.equal(value, same.model.state_dict()[name]), name
+    with pytest.raises(InputError, match="4 outputs, but 'another task' has 7 classes"):
+        attack(net, other, "ft", device="cpu")
+
+
 def test_resumes_to_the_same_bits(
     net: TinyNet, data: ImageData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

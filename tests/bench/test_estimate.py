@@ -37,6 +37,22 @@ def test_the_papers_passes_by_hand() -> None:
     assert evaluation_passes(own["anp"], CIFAR) == 40_000 + 20 * 20_000
 
 
+def test_passes_of_attacks_that_only_look(tmp_path: Path) -> None:
+    """160 images, a fifth the attacker's: 32 at each strength and for the stolen model; BNP takes a tenth to choose."""
+    extra = "".join(f"[attacks.{name}]\n" for name in ("clp", "bnp", "magnitude", "quantise", "weight-noise"))
+    _, cells = cells_of(write_preset(tmp_path, extra=extra))
+    cells = [cell for cell in cells if cell.method == "app"]
+    model = next(cell for cell in cells if cell.attack is None)
+    size = Size(train=160, test=80, classes=4, shape=(3, 32, 32))
+    passes = {cell.attack: training_passes(cell, size, model) for cell in cells if cell.attack}
+    assert (passes["clp"], passes["magnitude"], passes["quantise"]) == (22 * 32, 24 * 32, 6 * 32)
+    assert passes["weight-noise"] == 12 * 32
+    assert passes["bnp"] == pytest.approx(32 * (0.9 + 2.2))
+    looked = {cell.attack: evaluation_passes(cell, size) for cell in cells}
+    # Five models more than after FT, each by twenty clean and twenty marked test images.
+    assert looked["quantise"] - looked["ft"] == 5 * 2 * 20
+
+
 def test_passes_of_the_comparisons_by_hand() -> None:
     preset = load_preset("adversarial-training")
     models = {cell.method: cell for cell in plan_cells(preset, {"cifar10": None}) if cell.attack is None}

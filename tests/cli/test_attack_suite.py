@@ -1,6 +1,7 @@
 """``attack --all``: every attack into its own folder, finished ones kept, the paper's row at the end."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,106 @@ def test_the_whole_suite(capsys: pytest.CaptureFixture[str], victim: Path, tmp_p
     assert (tmp_path / "x-ft" / "run.json").stat().st_mtime_ns == stamps["ft"]
     assert (tmp_path / "x-nad" / "run.json").stat().st_mtime_ns != stamps["nad"]
     assert "other settings or of another model" in suite(capsys, victim, "--out", tmp_path / "x", code=2)
+
+    # What each cost, by images that no attack was given: a tenth of the attacker's 32.
+    found = again["attacks"]
+    assert (found["held_out"], found["ba_drop"], found["left_out"]) == (3, 0.05, [])
+    for row in found["rows"]:
+        record = Run.load(row["folder"]).record
+        assert (record.inputs["images"], record.images, record.seconds) == (29, row["images"], row["seconds"])
+        assert record.metrics["held_out"] == {"images": 3, "before": found["before"], "after": row["accuracy"]}
+        assert row["within"] == (row["accuracy"] >= found["before"] - 0.05)
+    within = {row["attack"] for row in found["rows"] if row["within"]}
+    least = min((after[name]["wsr"] for name in within), default=None)
+    if least is not None:
+        assert after[Path(made["strongest"]).name.removeprefix("x-")]["wsr"] == least
+
+
+@pytest.mark.usefixtures("few")
+def test_attacks_without_the_key_and_verdicts_later(
+    capsys: pytest.CaptureFixture[str], victim: Path, tmp_path: Path
+) -> None:
+    stolen = tmp_path / "stolen"
+    shutil.copytree(victim, stolen)
+    shutil.rmtree(stolen / "key")  # a thief has none
+    made = suite(capsys, stolen, "--no-verdict")
+    assert (made["suite"], made["strongest"]) == ([], None)
+    assert [Path(folder).name for folder in made["runs"]] == ["stolen-ft", "stolen-fp", "stolen-nad"]
+    assert not any((Path(folder) / name).exists() for folder in made["runs"] for name in ("verdict.json", "curve.json"))
+    again = suite(capsys, stolen, "--no-verdict")
+    assert again["attacks"] == made["attacks"]
+
+    key, pattern = str(victim / "key"), str(tmp_path / "stolen-*")
+    code = main(["verify", "--runs", pattern, "--key", key, "--ba-drop", "100", "--json", "--quiet"])
+    document = json.loads(capsys.readouterr().out)
+    assert [Path(row["run"]).name for row in document["verdicts"]] == ["stolen-fp", "stolen-ft", "stolen-nad"]
+    assert code == (0 if all(row["owned"] for row in document["verdicts"]) else 1)
+    for row in document["verdicts"]:
+        assert Run.load(row["run"]).verdict() == {name: value for name, value in row.items() if name != "run"}
+    least = min(document["verdicts"], key=lambda row: row["wsr"])
+    assert document["strongest"] == least["run"]
+    # One at a time, the verdict is the same.
+    main(["verify", str(tmp_path / "stolen-ft"), "--key", key, "--json", "--quiet"])
+    alone = json.loads(capsys.readouterr().out)
+    assert alone == {name: value for name, value in document["verdicts"][1].items() if name != "run"}
+    assert main(["verify", "--runs", pattern, "--key", key, "--quiet"]) == code
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("Held-out BA", "stolen-nad", "Owned"))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--runs", "nowhere-*"], "there is no finished run"),
+        (["--runs", "nowhere"], "there is no run nowhere"),
+        (["--runs", "x", "--suspect", "model.onnx"], "leave out --suspect"),
+        (["mine", "--runs", "x"], "leave out RUN"),
+    ],
+)
+def test_refusals_of_several_runs(capsys: pytest.CaptureFixture[str], words: list[str], expected: str) -> None:
+    assert main(["verify", *words]) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_a_single_attack_is_no_part_of_a_suite(
+    capsys: pytest.CaptureFixture[str], victim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was given all of the attacker's images, so that none of them can judge it."""
+    monkeypatch.setattr(ATTACKS, "_entries", {"quantise": ATTACKS["quantise"]})
+    words = ["attack", str(victim), "--device", "cpu", "--quiet"]
+    assert main([*words, "--method", "quantise", "--out", str(tmp_path / "x-quantise")]) == 0
+    assert main([*words, "--all", "--out", str(tmp_path / "x")]) == 2
+    assert "was given other images" in capsys.readouterr().err
+
+
+def test_what_has_no_such_recipe_is_left_out(
+    capsys: pytest.CaptureFixture[str], victim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ATTACKS, "_entries", {name: ATTACKS[name] for name in ("clp", "quantise")})
+    words = ["attack", str(victim), "--all", "--recipe", "paper", "--out", str(tmp_path / "x"), "--device", "cpu"]
+    assert main([*words, "--quiet"]) == 0
+    assert "left out, for they have no recipe paper: quantise" in capsys.readouterr().out
+    assert not (tmp_path / "x-quantise-paper").exists()
+    assert main([*words[:-4], "--recipe", "none", "--quiet"]) == 2
+    assert "unknown recipe 'none'" in capsys.readouterr().err
+
+
+def test_images_of_another_data_set(capsys: pytest.CaptureFixture[str], victim: Path, tmp_path: Path) -> None:
+    other = stripes(60, classes=2, seed=9)
+    np.savez(
+        tmp_path / "two.npz", x_train=other.images.numpy(), y_train=other.labels.numpy(),
+        x_test=other.images.numpy(), y_test=other.labels.numpy(),
+    )  # fmt: skip
+    words = ["attack", str(victim), "--data", str(tmp_path / "two.npz"), "--set", "epochs=1", "--device", "cpu"]
+    assert main([*words, "--method", "distill", "--out", str(tmp_path / "copied"), "--quiet"]) == 0
+    copied = Run.load(tmp_path / "copied")
+    assert (copied.record.inputs["images"], copied.architecture.classes) == (60, 4)
+    assert copied.verdict() is not None
+    capsys.readouterr()
+    assert main([*words, "--method", "ft", "--out", str(tmp_path / "tuned")]) == 2
+    assert "has 2 classes" in capsys.readouterr().err
+    assert main([*words, "--all"]) == 2
+    assert "--data is for one attack" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("few")

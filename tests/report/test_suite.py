@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from indelible.report.suite import PAPER_ATTACKS, Suite, average_drop, suite, suite_table
+from indelible.attacks import ATTACKS
+from indelible.bench.attack_suite import AttackRow, AttackSuite
+from indelible.report.format import ABSENT
+from indelible.report.suite import PAPER_ATTACKS, Suite, attacks_table, average_drop, suite, suite_table
 from tests.report.runs import make_run, make_verdict
 
 
@@ -35,18 +38,38 @@ def test_rows_from_runs(tmp_path: Path) -> None:
         "Type", "Method", "%", "Before", "FT", "NAD", "AvgDrop"
     ]  # fmt: skip
     assert [list(column.cells)[1] for column in table.columns][3:] == ["100.0", "70.0", "50.0", "40.0"]
-    others = suite_table([row], paper=False)
-    assert [list(column.cells)[1] for column in others.columns][3:] == ["100.0", "0.0"]
-    assert str(others.columns[-1].header) == "DISTILL"
 
 
 def test_the_papers_row_fits_a_terminal_of_80_columns() -> None:
     after = dict.fromkeys((*PAPER_ATTACKS, "distill", "preprocess"), (0.781, 1.0))
     row = Suite(label="CW (certified watermark), trained", kind="unrelated", ba=0.777, wsr=1.0, after=after)
-    for paper, numbers in ((True, 6), (False, 2)):
-        console = Console(width=80, record=True, file=StringIO())
-        console.print(suite_table([row], paper=paper))
-        text = console.export_text()
-        assert "…" not in text
-        assert text.count("78.1") == numbers
-        assert text.count("100.0") == numbers + 1
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(suite_table([row]))
+    text = console.export_text()
+    assert "…" not in text
+    assert text.count("78.1") == 6
+    assert text.count("100.0") == 7
+
+
+def test_a_row_for_every_attack_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    made = []
+    for name in ATTACKS:
+        verdict = make_verdict(owned=name == "ft", ba=0.79, wsr=1.0, p_value=0.0) if name != "fp" else None
+        make_run(tmp_path / name, name, verb="attack", parent=tmp_path, verdict=verdict)
+        within = name != "anp"
+        made.append(
+            AttackRow(
+                attack=name, folder=str(tmp_path / name), accuracy=0.456, within=within, images=1_000_000, seconds=2
+            )
+        )
+    rows = (*made, AttackRow(attack="new", refused="no BatchNorm"))
+    found = AttackSuite(before=0.781, held_out=1000, ba_drop=0.02, rows=rows)
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(attacks_table(found))
+    lines = {line.split()[0]: line.split()[1:] for line in console.export_text().splitlines() if line.strip()}
+    assert lines["ft"] == ["45.6", "1,000,000", "2", "79.0", "100.0", "yes"]
+    assert lines["anp"] == ["45.6*", "1,000,000", "2", "79.0", "100.0", "no"]
+    assert lines["fp"] == ["45.6", "1,000,000", "2", ABSENT, ABSENT, ABSENT]
+    assert lines["new"] == [ABSENT] * 6
+    bare = attacks_table(AttackSuite(before=0.781, held_out=1000, ba_drop=0.02, rows=(rows[1], rows[-1])))
+    assert [str(column.header) for column in bare.columns] == ["Attack", "Held-out BA", "Passes", "Seconds"]

@@ -120,6 +120,7 @@ ATTACKS: dict[str, dict[str, Any]] = {
     "ft": {"epochs": 1, "batch_size": 16},
     "nad": {"teacher_epochs": 1, "epochs": 1, "batch_size": 16, "beta": 1500.0},
     "distill": {"epochs": 1, "batch_size": 16},
+    "overwrite": {"epochs": 1, "batch_size": 16},
 }
 
 

@@ -9,6 +9,7 @@ Paper: Gan et al., ICCV 2023: eps (Figure 5), architecture (Figure 6 and Appendi
 | ``target``, ``size``, ``transparency`` | settings of the key |
 | ``architecture`` | the network |
 | ``threshold``, ``t``, ``rate`` | the measured curve of ANP, MCR, FP: one point a strength, before any fine-tuning |
+| ``u`` | the measured curve of CLP or BNP; ``share``, ``weight_bits``, ``sigma``: of pruning, quantisation, noise |
 
 Records are the cells of a benchmark's export (a JSON file with ``cells``) or run folders. Seeds are averaged; the
 standard deviation over them (n - 1) and their number are kept. Where the paper reports a number, it stands beside.
@@ -28,8 +29,8 @@ from indelible.train.run import Run
 __all__ = ["STRENGTHS", "VARIABLES", "Curves", "Line", "Mark", "cells_of", "cells_of_runs", "curves"]
 
 Cell = Mapping[str, Any]
-VARIABLES = ("eps", "target", "size", "transparency", "architecture", "threshold", "t", "rate")
-STRENGTHS = {"threshold": "anp", "t": "mcr", "rate": "fp"}
+STRENGTHS = ("threshold", "t", "rate", "u", "share", "weight_bits", "sigma")
+VARIABLES = ("eps", "target", "size", "transparency", "architecture", *STRENGTHS)
 _SETTINGS = {"eps": "method_settings", "target": "key", "size": "key", "transparency": "key"}
 _MODEL = ("dataset", "architecture", "kind", "method", "seed")
 

@@ -39,11 +39,11 @@ from indelible.train.evaluate import accuracy, check_classifier
 from indelible.train.processes import Group, joined
 from indelible.train.starting import elsewhere, must_start
 
-__all__ = ["ATTACKS", "BUDGETS", "Attacked", "Recipe", "Removal", "RemovalAttack", "attack", "settings_of"]
+__all__ = ["ATTACKS", "BUDGETS", "RECIPES", "Attacked", "Recipe", "Removal", "RemovalAttack", "attack", "settings_of"]
 
 ATTACKS: Registry[MethodInfo] = Registry("removal attack")
 Recipe = Literal["sound", "paper"]
-_RECIPES = ("sound", "paper")
+RECIPES: tuple[Recipe, ...] = ("sound", "paper")
 BUDGETS = ("full", "cpu")
 _WATCHED = 1000
 _HELD_OUT = 0.1
@@ -78,12 +78,22 @@ class RemovalAttack(Method):
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {}
     """What the ``cpu`` preset changes in this attack's settings."""
+    recipes: ClassVar[tuple[Recipe, ...]] = RECIPES
+    """The recipes that differ; a recipe without a variant of its own is refused."""
+    needs_labels: ClassVar[bool] = True
+    """False for an attack that never reads the labels of the attacker's images: these may be of another task."""
+    strengths: ClassVar[tuple[float, ...]] = ()
+    """Strengths that :func:`indelible.attacks.strength.change_at_budget` tries; empty for other attacks."""
 
     recipe: Recipe = "sound"
 
     def __post_init__(self) -> None:
-        if self.recipe not in _RECIPES:
-            raise UnknownNameError("recipe", self.recipe, _RECIPES)
+        if self.recipe not in RECIPES:
+            raise UnknownNameError("recipe", self.recipe, RECIPES)
+        if self.recipe not in self.recipes:
+            raise InputError(
+                f"{type(self).__name__} has one recipe, {self.recipes[0]!r}, got {self.recipe!r}. Leave out the recipe."
+            )
 
     def alone(self) -> str:
         """Return why one process must do all of the work; nothing where several can share it."""
@@ -109,6 +119,7 @@ class Removal:
         folder: Where to keep checkpoints and history, or None.
         device: Where to compute.
         settings: The attack's own settings: a checkpoint made with others is refused.
+        labelled: False where the images' classes are not the model's: their labels mean nothing here.
         curve: Set by an attack that has a strength to choose.
         architecture: Set by an attack that returns another network than the stolen one.
         phases: What each training gave.
@@ -124,6 +135,7 @@ class Removal:
     folder: Path | None = None
     device: str = "auto"
     settings: Mapping[str, Any] = field(default_factory=dict)
+    labelled: bool = True
     curve: Curve | None = None
     architecture: str | None = None
     phases: list[Fitted] = field(default_factory=list)
@@ -189,8 +201,8 @@ class Removal:
         identity = {"data": images.digest(), "start": tensor_digest(trained.state_dict()), "attack": self.settings}
         fitted = fit(
             trained, images, settings.but(normalize=self.normalize), seed=self.seed, objective=objective,
-            evaluate=self._watch, folder=self.folder, identity=identity, device=self.device, phase=phase,
-            earlier=self.history(),
+            evaluate=self._watch if self.labelled else None, folder=self.folder, identity=identity,
+            device=self.device, phase=phase, earlier=self.history(),
         )  # fmt: skip
         self.phases.append(fitted)
         self._trained += time.monotonic() - began
@@ -285,10 +297,11 @@ def _attack(
         raise InputError(f"the attack {name!r} runs in one process: {why}. Leave out devices and nodes.")
     images = as_data(data)
     check_finite(model)
-    check_classifier(model, images, normalize=normalize)
+    outputs = check_classifier(model, images, normalize=normalize, labelled=value.needs_labels)
     job = Removal(
         model=copy.deepcopy(model), data=images, seed=seed, normalize=normalize,
         folder=None if folder is None else Path(folder), device=device, settings=value.to_json(),
+        labelled=outputs == len(images.classes),
     )  # fmt: skip
     job.model.to(job.place)  # before the clock starts: it may have to load what drives the device
     began = time.monotonic()

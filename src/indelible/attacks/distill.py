@@ -6,7 +6,8 @@ al., "On the Robustness of Backdoor-based Watermarking in Deep Neural Networks",
     soft:  T^2 KL( softmax(f(x) / T) || softmax(g(x) / T) )        hard:  CE( argmax f(x), g(x) )
 
 f is the stolen model, g the student, which starts from nothing. No label of the attacker's images is used: a service
-that answers with labels can be copied by ``hard``, one that answers with probabilities by ``soft``.
+that answers with labels can be copied by ``hard``, one that answers with probabilities by ``soft``. So the images may
+be of another domain, with other classes, as in Orekondy et al., "Knockoff Nets", CVPR 2019.
 
 | symbol | name | default | source |
 |---|---|---|---|
@@ -98,6 +99,7 @@ class Extraction(RemovalAttack):
     """Train a student from nothing on the stolen model's answers; the table in the header explains each setting."""
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 12}
+    needs_labels: ClassVar[bool] = False
 
     labels: Literal["soft", "hard"] = "soft"
     temperature: float = 4.0
@@ -130,10 +132,9 @@ class Extraction(RemovalAttack):
         if self.architecture is None:
             student = fresh_copy(job.model, seed)
         else:
-            student = build_model(
-                self.architecture, classes=len(job.data.classes), shape=job.data.shape, seed=seed
-            )  # fmt: skip
-            check_classifier(student, job.data, normalize=job.normalize)
+            answers = check_classifier(teacher, job.data, normalize=job.normalize, labelled=False)
+            student = build_model(self.architecture, classes=answers, shape=job.data.shape, seed=seed)
+            check_classifier(student, job.data, normalize=job.normalize, labelled=False)
         job.train(
             TrainSettings(
                 epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay,

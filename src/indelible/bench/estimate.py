@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from indelible.attacks import ATTACKS
 from indelible.base.errors import InputError
 from indelible.bench.cells import Cell
 from indelible.bench.speed.steps import plain_rate
@@ -125,7 +126,10 @@ def _embedding(settings: Mapping[str, Any], owned: float) -> float:
 
 def _attack(name: str, own: Mapping[str, Any], images: float, classes: int) -> float:
     epochs: float = own.get("epochs", 1)
-    if name == "anp":
+    strengths = len(ATTACKS[name].build.strengths)
+    if strengths:  # nothing is trained: the stolen model and every strength are measured
+        epochs = 0.9 + 0.1 * (strengths + 1) if name == "bnp" else strengths + 1
+    elif name == "anp":
         epochs *= 2 + own["steps"]
     elif name == "nad":
         epochs = own["teacher_epochs"] + 2 * own["epochs"]
@@ -153,8 +157,9 @@ def evaluation_passes(cell: Cell, size: Size) -> float:
         train = cell.settings["train"]
         looks: int = 1 + -(-train["epochs"] // train["evaluate_every"])
         return verdict + 2 * size.test * looks
-    name, own = cell.settings["attack"], cell.settings["attack_settings"]
-    points = {"fp": 20, "anp": 20, "nnl": 11, "rnp": 20}.get(name, 0)
+    name, own = str(cell.settings["attack"]), cell.settings["attack_settings"]
+    known = {"fp": 20, "anp": 20, "nnl": 11, "rnp": 20}
+    points = known.get(name, len(ATTACKS[name].build.strengths))
     if name in _TRIED and own[_TRIED[name][0]] is None:
         points = _TRIALS
     points = own.get("points", own.get("rounds", points))

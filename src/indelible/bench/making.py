@@ -28,9 +28,11 @@ from indelible.train.run import Architecture, Run, load_weights
 from indelible.train.settings import TrainSettings
 from indelible.verify import verify
 
-__all__ = ["TRANSFORMS", "EmbeddingJob", "attack_into", "embed_into", "judge"]
+__all__ = ["HELD_OUT", "TRANSFORMS", "EmbeddingJob", "attack_into", "embed_into", "judge"]
 
 TRANSFORMS = "transforms.json"
+HELD_OUT = "held_out"
+"""Name of the figures, in an attack's record, on images of the attacker that the attack was not given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +107,9 @@ def attack_into(
     curve_images: int | None = None,
     devices: int | None = None,
     nodes: int | None = None,
+    images: Data | None = None,
+    held_out: Data | None = None,
+    judged: bool = True,
     **settings: Any,
 ) -> Run:
     """Attack a run's model, look at the result with the key, and keep both in ``folder``.
@@ -119,30 +124,43 @@ def attack_into(
         curve_images: Test images by which strengths that were not chosen are measured; by default all.
         devices: Processes on this machine.
         nodes: Machines.
+        images: What the attack is given; by default the attacker's images of the run.
+        held_out: Images of the attacker that it is not given: the accuracy on them goes into the record.
+        judged: Look at the result with the key; without it no key is needed, and there is neither verdict nor curve.
         settings: Settings of an attack that is given by name.
     """
     owner, attacker, test = victim.images()
     # Read now, so that a missing key is told before the work; the attack itself is not given it.
-    key = victim.key()
-    normalize = victim.normalize()
+    key = victim.key() if judged else None
+    normalize, stolen = victim.normalize(), victim.model()
     few = test if curve_images is None else test.subset(torch.arange(min(curve_images, len(test))))
     attacked = attack(
-        victim.model(), attacker, method, preset=preset, seed=seed, normalize=normalize, folder=folder, device=device,
-        devices=devices, nodes=nodes, **settings,
+        stolen, attacker if images is None else images, method, preset=preset, seed=seed, normalize=normalize,
+        folder=folder, device=device, devices=devices, nodes=nodes, **settings,
     )  # fmt: skip
-    # The attack is over; only now somebody with the key looks at what it did.
-    rates = _rates(key, owner, few, normalize)
-    if attacked.curve is not None:
-        rows = evaluate_curve(attacked.curve, rates)
-        Run.keep_curve(folder, attacked.curve.name, rows, images=len(few))
-    if "preprocessing" in attacked.record.metrics:
-        write_json(folder / TRANSFORMS, evaluate_transforms(attacked.model, rates, normalize=normalize))
+    record = attacked.record
+    if held_out is not None:
+        before, after = (
+            accuracy(model, held_out, normalize=normalize)
+            for model in (stolen, deployed(attacked.model, record, normalize=normalize))
+        )
+        figures = {"images": len(held_out), "before": before, "after": after}
+        record = replace(record, metrics={**record.metrics, HELD_OUT: figures})
+    if key is not None:
+        # The attack is over; only now somebody with the key looks at what it did.
+        rates = _rates(key, owner, few, normalize)
+        if attacked.curve is not None:
+            rows = evaluate_curve(attacked.curve, rates)
+            Run.keep_curve(folder, attacked.curve.name, rows, images=len(few))
+        if "preprocessing" in record.metrics:
+            write_json(folder / TRANSFORMS, evaluate_transforms(attacked.model, rates, normalize=normalize))
     name = attacked.architecture or victim.architecture.name
     done = Run.save(
-        folder, model=attacked.model, record=attacked.record, architecture=replace(victim.architecture, name=name),
+        folder, model=attacked.model, record=record, architecture=replace(victim.architecture, name=name),
         data=victim.data, split=victim.split(), parent=victim.folder,
     )  # fmt: skip
-    judge(done)
+    if judged:
+        judge(done)
     return done
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from indelible.cli.options import assignments, computing, emit, many_devices
 
 if TYPE_CHECKING:
+    from indelible.data.images import Data
     from indelible.train.run import Run
 
 __all__ = ["EXAMPLES", "HELP", "configure", "run"]
@@ -25,7 +26,9 @@ EXAMPLES = [
     "indelible attack runs/app --method distill --set architecture=resnet-w8 --out runs/app-copied",
     "indelible attack runs/app --method preprocess --set transform=blur",
     "indelible attack runs/app --devices 2",
+    "indelible attack runs/app --method distill --data svhn --out runs/app-copied-by-digits",
     "indelible attack runs/app --all         # every attack; again, after a crash: finished ones are kept",
+    "indelible attack runs/app --all --no-verdict && indelible verify --runs 'runs/app-*'",
 ]
 
 
@@ -38,6 +41,12 @@ def configure(command: argparse.ArgumentParser) -> None:
     which = command.add_mutually_exclusive_group()
     which.add_argument("--method", default="ft", help="removal attack (default: ft)")
     which.add_argument("--all", action="store_true", help="every attack, each into its own folder, and their table")
+    command.add_argument(
+        "--no-verdict", action="store_true", help="attack only: the key is not needed, `indelible verify` comes later"
+    )
+    command.add_argument(
+        "--data", metavar="NAME", help="images of another data set for the attacker (default: the attacker's of RUN)"
+    )
     command.add_argument("--recipe", default="sound", help="sound, or paper with its slips (default: sound)")
     command.add_argument(
         "--preset", default="full", help="full, the paper's passes, or cpu, a cheaper budget (default: full)"
@@ -69,8 +78,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return list_methods(arguments, ATTACKS)
     from indelible.base.errors import InputError
+    from indelible.bench.attack_suite import attack_folder, check_kept
     from indelible.bench.making import judge
     from indelible.cli.describe import describe_run
+    from indelible.data import load
     from indelible.report.format import percent
     from indelible.train.run import Run
 
@@ -79,17 +90,21 @@ def run(arguments: argparse.Namespace) -> int:
     _check_devices(arguments)
     victim = Run.load(arguments.victim)
     if arguments.all:
+        if arguments.data is not None:
+            raise InputError("--data is for one attack: --all compares attacks on the images of the run. Leave it out.")
         return _suite(arguments, victim)
     settings = _settings(arguments, [arguments.method])[arguments.method]
-    out = arguments.out or _folder(arguments, victim, arguments.method)
+    out = arguments.out or attack_folder(victim.folder, arguments.method, arguments.recipe, arguments.preset)
+    images = None if arguments.data is None else load(arguments.data)[0]
     if Run.finished(out):
         done = Run.load(out)
-        if done.verdict() is not None:
+        if done.verdict() is not None or arguments.no_verdict:
             raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
-        _check_kept(done, victim, ATTACKS[arguments.method].build.of(settings).to_json())
+        digest = (images or victim.images()[1]).digest()
+        check_kept(done, victim, ATTACKS[arguments.method].build.of(settings).to_json(), digest)
         judge(done)  # broken off between the attack and the look at it
     else:
-        done = _attack(arguments, victim, arguments.method, settings, out)
+        done = _attack(arguments, victim, settings, out, images)
     transforms = _transforms(done)
     document = {"record": done.record.to_json(), "verdict": done.verdict()}
     lines = [
@@ -109,7 +124,7 @@ def _check_devices(arguments: argparse.Namespace) -> None:
     if (arguments.devices or 1) * (arguments.nodes or 1) > 1 and arguments.all:
         raise InputError(
             "--all has attacks that run in one process only (docs: Several devices). Leave out --devices and --nodes, "
-            "or name one attack: ft, nad and distill can use several."
+            "or name one attack: ft, nad, distill and overwrite can use several."
         )
 
 
@@ -120,13 +135,6 @@ def _transforms(done: "Run") -> list[Mapping[str, Any]]:
 
     path = done.folder / TRANSFORMS
     return list(read_json(path)) if path.exists() else []
-
-
-def _folder(arguments: argparse.Namespace, victim: "Run", method: str) -> Path:
-    """Return where a result goes when nobody says: beside the victim, apart by method, recipe and preset."""
-    base: Path = (arguments.out if arguments.all else None) or victim.folder
-    apart = [word for word, usual in ((arguments.recipe, "sound"), (arguments.preset, "full")) if word != usual]
-    return base.with_name("-".join([base.name, method, *apart]))
 
 
 def _settings(arguments: argparse.Namespace, methods: list[str]) -> dict[str, dict[str, Any]]:
@@ -156,16 +164,17 @@ def _settings(arguments: argparse.Namespace, methods: list[str]) -> dict[str, di
 
 
 def _attack(
-    arguments: argparse.Namespace, victim: "Run", method: str, settings: Mapping[str, Any], out: Path
+    arguments: argparse.Namespace, victim: "Run", settings: Mapping[str, Any], out: Path, images: "Data | None"
 ) -> "Run":  # fmt: skip
-    """Attack, then look at the result with the key."""
+    """Attack, then look at the result with the key, if it is wanted."""
     from indelible.bench.making import attack_into
     from indelible.train.devices import pinned_threads
 
     with pinned_threads(arguments.threads):
         return attack_into(
-            out, victim, method, preset=arguments.preset, seed=arguments.seed, device=arguments.device,
-            curve_images=_curve_images(arguments), devices=arguments.devices, nodes=arguments.nodes, **settings,
+            out, victim, arguments.method, preset=arguments.preset, seed=arguments.seed, device=arguments.device,
+            curve_images=_curve_images(arguments), devices=arguments.devices, nodes=arguments.nodes,
+            images=images, judged=not arguments.no_verdict, **settings,
         )  # fmt: skip
 
 
@@ -181,53 +190,53 @@ def _curve_images(arguments: argparse.Namespace) -> int | None:
 
 
 def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
-    """Run every attack that is not finished yet, and print the paper's row."""
+    """Run every attack that is not finished yet, print what each cost, and the paper's row."""
     from rich.console import Console
 
     from indelible.attacks import ATTACKS
     from indelible.base.errors import InputError
-    from indelible.bench.making import judge
-    from indelible.report.suite import PAPER_ATTACKS, suite, suite_table
+    from indelible.bench.attack_suite import attack_all, strongest
+    from indelible.report.suite import PAPER_ATTACKS, attacks_table, suite, suite_table
+    from indelible.train.devices import pinned_threads
     from indelible.train.run import Run
 
-    settings = _settings(arguments, list(ATTACKS))
-    folders, refused = [], {}
-    for method in ATTACKS:
-        out = _folder(arguments, victim, method)
-        if Run.finished(out):
-            kept = Run.load(out)
-            _check_kept(kept, victim, ATTACKS[method].build.of(settings[method]).to_json())
-            if kept.verdict() is None:  # broken off between the attack and the look at it
-                judge(kept)
-        else:
-            try:
-                _attack(arguments, victim, method, settings[method], out)
-            except InputError as error:
-                # What one attack cannot handle must not cost the others; it is told at the end.
-                refused[method] = " ".join(str(error).split())
-                continue
-        folders.append(out)
-    if not folders:
+    ba_drop = 0.02 if arguments.ba_drop is None else arguments.ba_drop / 100
+    able = [name for name in ATTACKS if arguments.recipe in ATTACKS[name].build.recipes]
+    with pinned_threads(arguments.threads):
+        found = attack_all(
+            victim, arguments.out, recipe=arguments.recipe, preset=arguments.preset, ba_drop=ba_drop,
+            settings=_settings(arguments, able or list(ATTACKS)), seed=arguments.seed, device=arguments.device,
+            curve_images=_curve_images(arguments), judged=not arguments.no_verdict,
+        )  # fmt: skip
+    refused = {row.attack: row.refused for row in found.rows if row.refused}
+    if not found.folders:
         raise InputError(f"no attack could be run: {'; '.join(refused.values())}")
-    rows = suite([victim.folder, *folders])
+    rows = [] if arguments.no_verdict else suite([victim.folder, *found.folders])
+    worst = strongest([Run.load(folder) for folder in found.folders], ba_drop)
     if not arguments.json:
         console = Console()
-        console.print(suite_table(rows))
-        if set(PAPER_ATTACKS) < {*PAPER_ATTACKS, *rows[0].after}:
-            console.print(suite_table(rows, paper=False))
+        console.print(attacks_table(found))
+        if any(name in PAPER_ATTACKS for row in rows for name in row.after):
+            console.print(suite_table(rows))
     told = [f"{method} was not possible: {reason}" for method, reason in refused.items()]
-    document = {"suite": [row.to_json() for row in rows], "runs": [str(folder) for folder in folders]}
-    emit(arguments, {**document, "refused": refused}, "\n".join([*told, *(f"kept in {folder}" for folder in folders)]))
+    if found.left_out:
+        told.append(f"left out, for they have no recipe {arguments.recipe}: {', '.join(found.left_out)}")
+    if worst is not None:
+        told.append(_said(worst))
+    if arguments.no_verdict:
+        told.append(f"no key was asked. Next: indelible verify --runs {' '.join(map(str, found.folders))}")
+    document = {
+        "suite": [row.to_json() for row in rows], "attacks": found.to_json(), "refused": refused,
+        "runs": [str(folder) for folder in found.folders], "strongest": None if worst is None else str(worst.folder),
+    }  # fmt: skip
+    emit(arguments, document, "\n".join([*told, *(f"kept in {folder}" for folder in found.folders)]))
     return 2 if refused else 0
 
 
-def _check_kept(done: "Run", victim: "Run", settings: Mapping[str, Any]) -> None:
-    """Refuse to count a finished run of other settings, or of another model, as part of this suite."""
-    from indelible.base.errors import InputError
+def _said(run: "Run") -> str:
+    """Name the strongest attack in a line."""
+    from indelible.report.format import percent
 
-    same = done.record.settings.get("method") == settings
-    if not same or done.parent is None or done.parent.resolve() != victim.folder.resolve():
-        raise InputError(
-            f"{done.folder} holds a finished run of other settings or of another model. Choose other folders with "
-            "--out, or delete it."
-        )
+    verdict = run.verdict() or {}
+    owned = "still owned" if verdict.get("owned") else "not shown to be owned"
+    return f"strongest within the budget: {run.record.method}, WSR {percent(verdict.get('wsr'))} %, {owned}"

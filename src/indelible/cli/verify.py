@@ -15,6 +15,7 @@ from indelible.cli.deciding import (
 )
 from indelible.cli.options import emit
 from indelible.cli.suspects import asked_suspect, asking_options
+from indelible.cli.verify_runs import verify_runs
 
 if TYPE_CHECKING:
     from indelible.data.images import Data
@@ -31,6 +32,7 @@ EXAMPLES = [
     "indelible verify runs/somebody-elses --key my-key --json",
     "indelible verify runs/app-ft --test sequential",
     "indelible verify runs/app-ft --family runs/vanilla-ft --family runs/ew-ft",
+    "indelible verify --runs 'runs/app-*'",
     "indelible verify --plan --wsr 0.3 --null-rate 0.11",
     "indelible verify runs/app --suspect http://localhost:8080/v2/models/model --input dtype=uint8 --log asked.jsonl",
     "indelible verify runs/app --suspect service.json --log asked.jsonl --wsr 0.9 --budget 2000",
@@ -48,6 +50,16 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "run_folder", type=Path, metavar="RUN", nargs="?",
         help="folder of a run: the suspect, or with --suspect the owner's run, for key, data and architecture",
+    )  # fmt: skip
+    command.add_argument(
+        "--runs",
+        nargs="+",
+        metavar="RUN",
+        help="several runs, as folders or a pattern: a verdict for each, and a table",
+    )
+    command.add_argument(
+        "--ba-drop", type=float, default=2.0, metavar="POINTS",
+        help="with --runs: accuracy that the strongest attack may have cost, in percentage points (default: 2)",
     )  # fmt: skip
     command.add_argument("--key", type=Path, help="key folder (default: the run's own, or that of the run it attacks)")
     command.add_argument("--data", help="carriers: a data set whose test images are marked (default: the run's)")
@@ -76,8 +88,8 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    if arguments.plan:
-        return show_plan(arguments)
+    if arguments.plan or arguments.runs:
+        return show_plan(arguments) if arguments.plan else verify_runs(arguments, run)
     from indelible.base.errors import InputError
     from indelible.base.progress import wanted
     from indelible.cli.describe import describe_certificate, describe_verdict

@@ -1,7 +1,7 @@
 """The row of the paper's tables: BA and WSR before, WSR after each attack, and the mean drop.
 
 AvgDrop is the mean over the paper's six attacks, or over those of them that were run: WSR before minus WSR after.
-Attacks that the paper has not are shown in a table of their own and do not count.
+Attacks that the paper has not do not count; :func:`attacks_table` has a row for every attack.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from indelible.bench.attack_suite import AttackSuite
 from indelible.report.collect import Entry, Stage, collect
 from indelible.report.format import ABSENT, percent
+from indelible.train.run import Run
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-__all__ = ["PAPER_ATTACKS", "Suite", "average_drop", "suite", "suite_table"]
+__all__ = ["PAPER_ATTACKS", "Suite", "attacks_table", "average_drop", "suite", "suite_table"]
 
 PAPER_ATTACKS = ("ft", "fp", "anp", "nad", "mcr", "nnl")
 
@@ -82,36 +84,59 @@ def _row(entry: Entry) -> Suite:
     )
 
 
-def suite_table(rows: Sequence[Suite], *, paper: bool = True) -> "RichTable":
-    """Return the rows as a table for a terminal of 80 columns: WSR as in the paper, BA above it.
-
-    Args:
-        rows: Models and the attacks on them.
-        paper: The paper's row, with AvgDrop; otherwise the attacks that the paper has not.
-    """
+def suite_table(rows: Sequence[Suite]) -> "RichTable":
+    """Return the rows as a table for a terminal of 80 columns: WSR after the paper's attacks, BA above it."""
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table as RichTable
 
     ran = list(dict.fromkeys(name for row in rows for name in row.after))
-    names = [name for name in (PAPER_ATTACKS if paper else ran) if name in ran and (name in PAPER_ATTACKS) == paper]
-    caption = (
-        f"AvgDrop over {len(names)} of the paper's 6 attacks." if paper and len(names) < len(PAPER_ATTACKS) else None
-    )
+    names = [name for name in PAPER_ATTACKS if name in ran]
+    caption = f"AvgDrop over {len(names)} of the paper's 6 attacks." if len(names) < len(PAPER_ATTACKS) else None
     drawn = RichTable(
         box=SIMPLE_HEAD, pad_edge=False, padding=0, caption=caption, caption_justify="left"
     )  # fmt: skip
     drawn.add_column("Type", no_wrap=True)
     drawn.add_column("Method", overflow="fold")  # long names are broken; a number never is
     drawn.add_column("%", no_wrap=True)
-    for title in ("Before", *(name.upper() for name in names), *(["AvgDrop"] if paper else [])):
+    for title in ("Before", *(name.upper() for name in names), "AvgDrop"):
         drawn.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         for place, measure in enumerate(("BA", "WSR")):
             cells = {name: percent(rates[place]) for name, rates in row.after.items()}
-            drop = [percent(row.avg_drop) if place else ""] if paper else []
+            drop = percent(row.avg_drop) if place else ""
             drawn.add_row(
                 escape(row.kind) if place == 0 else "", escape(row.label) if place == 0 else "", measure,
-                percent(row.wsr if place else row.ba), *(cells.get(name, ABSENT) for name in names), *drop,
+                percent(row.wsr if place else row.ba), *(cells.get(name, ABSENT) for name in names), drop,
             )  # fmt: skip
+    return drawn
+
+
+def attacks_table(found: AttackSuite) -> "RichTable":
+    """Return what every attack cost, and what its verdict says where there is one, for a terminal of 80 columns."""
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+
+    verdicts = {row.attack: Run.load(row.folder).verdict() for row in found.rows if row.folder is not None}
+    judged = any(verdict is not None for verdict in verdicts.values())
+    drawn = RichTable(
+        box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), caption_justify="left",
+        caption=(
+            f"Held-out BA: on {found.held_out} images of the attacker that no attack was given; "
+            f"{percent(found.before)} before. * costs more than {percent(found.ba_drop)} points."
+        ),
+    )  # fmt: skip
+    drawn.add_column("Attack", no_wrap=True)
+    titles = ("Held-out BA", "Passes", "Seconds", *(("BA", "WSR", "Owned") if judged else ()))
+    for title in titles:
+        drawn.add_column(title, justify="right", no_wrap=True)
+    for row in found.rows:
+        verdict = verdicts.get(row.attack) or {}
+        rates = [percent(verdict.get(name)) for name in ("ba", "wsr")]
+        owned = ABSENT if not verdict else "yes" if verdict["owned"] else "no"
+        cost = [f"{percent(row.accuracy)}{' ' if row.within else '*'}", f"{row.images:,}", f"{row.seconds:.0f}"]
+        drawn.add_row(
+            escape(row.attack), *([ABSENT] * 3 if row.refused else cost), *((*rates, owned) if judged else ())
+        )
     return drawn

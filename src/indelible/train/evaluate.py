@@ -87,8 +87,20 @@ def success_rate(model: nn.Module, samples: WatermarkSamples, *, normalize: Norm
     return hits / trials
 
 
-def check_classifier(model: nn.Module, data: Data, *, normalize: Normalization | None = None) -> None:
-    """Refuse, before any training, a model that cannot take the images or has not one output for each class."""
+def check_classifier(
+    model: nn.Module, data: Data, *, normalize: Normalization | None = None, labelled: bool = True
+) -> int:
+    """Refuse, before any training, a model that cannot take the images or has not one output for each class.
+
+    Args:
+        model: The classifier.
+        data: The images; two of them are passed.
+        normalize: What the model expects to be subtracted and divided by.
+        labelled: Compare the outputs with the classes of ``data``; False where its labels are not read.
+
+    Returns:
+        The number of the model's outputs.
+    """
     weight = next((weight for weight in model.parameters() if weight.is_floating_point()), None)
     if weight is None:
         raise InputError("the model has no parameters: there is nothing to train.")
@@ -101,8 +113,9 @@ def check_classifier(model: nn.Module, data: Data, *, normalize: Normalization |
     except (RuntimeError, ValueError, TypeError) as error:
         cause = str(error).splitlines()[0]
         raise InputError(f"the model cannot take images of shape {data.shape}: {cause}") from error
-    if logits.shape[1] != len(data.classes):
+    if labelled and logits.shape[1] != len(data.classes):
         raise InputError(
             f"the model has {logits.shape[1]} outputs, but {data.name!r} has {len(data.classes)} classes. Build the "
             "model for that number of classes."
         )
+    return logits.shape[1]

@@ -17,7 +17,9 @@ _AXES = {
     "eps": "ε, size of the perturbation relative to the weights", "target": "target class",
     "size": "size of the mark (1: the paper's)", "transparency": "transparency of the mark",
     "architecture": "architecture", "threshold": "pruning threshold of ANP", "t": "t on the path of MCR",
-    "rate": "share of channels that FP prunes",
+    "rate": "share of channels that FP prunes", "u": "deviations above the mean from which CLP or BNP prunes",
+    "share": "share of weights that magnitude pruning drops", "weight_bits": "bits of a quantised weight",
+    "sigma": "noise on the weights, relative to their size",
 }  # fmt: skip
 
 
