@@ -234,6 +234,13 @@ class TestRefusals:
     def test_nan(self, net: TinyNet, data: ImageData) -> None:
         with pytest.raises(InputError, match=r"NaN in epoch 1\. Lower the learning rate"):
             fit(net, data, QUICK.but(lr=1e20, schedule=Schedule()), seed=1, device="cpu")
+
+        class Infinite(CrossEntropy):
+            def backward(self, step: Step) -> Tensor:
+                return step.images.new_full((), float("inf"))
+
+        with pytest.raises(InputError, match=r"infinite in epoch 1\. Lower the learning rate"):
+            fit(TinyNet(), data, QUICK, seed=1, device="cpu", objective=Infinite())
         fresh = TinyNet()
         with torch.no_grad():
             fresh.head.bias[0] = float("inf")
