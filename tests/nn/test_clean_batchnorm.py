@@ -178,8 +178,8 @@ class Direct(nn.BatchNorm2d):
     """Calls the function itself, with its own order of arguments."""
 
     def forward(self, x: Tensor) -> Tensor:
-        assert self.running_mean is not None
-        self.num_batches_tracked += 1  # type: ignore[operator]
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
         return F.batch_norm(
             x, self.running_mean, self.running_var, self.weight, self.bias, True, eps=self.eps, momentum=0.3
         )

@@ -145,6 +145,7 @@ def _normalise(
             f"the layer {name!r} sees {x.shape[0]} rows for a batch of {rows}: its rows cannot be told clean from "
             "marked. Use eps without c-BN (`clean_bn=False`) for this network."
         )
-    constants = [None if parameter is None else parameter.detach() for parameter in (weight, bias)]
+    weight = None if weight is None else weight.detach()
+    bias = None if bias is None else bias.detach()
     group = getattr(layer, "process_group", None)
-    return normalise_by_clean_rows(x, here, *constants, eps, joint=joint, group=group)
+    return normalise_by_clean_rows(x, here, weight, bias, eps, joint=joint, group=group)

@@ -49,7 +49,7 @@ def answered_by(normalise: Normalise, layer: BatchNorm, *args: Any, **kwargs: An
 
 class _Answering(TorchFunctionMode):
     def __init__(self, normalise: Normalise) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.normalise, self.calls = normalise, 0
 
     def __torch_function__(
