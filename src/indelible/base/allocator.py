@@ -7,8 +7,9 @@ blocks stay in the process. The cost: a process that once needed much memory hol
 after network grows. So only processes that Indelible starts itself are changed - the command line, workers of a
 benchmark, processes of a run on several devices - never that of somebody who calls a function of this package.
 
-Measured, three pairs of fresh processes in turn, one thread, batch 64, processor time of training steps with the raised
-thresholds against without: 0.87 for ``resnet-mini``, 0.85 for ``resnet-w16-s2``; page faults fall to a twentieth.
+Measured on a busy machine, three pairs of fresh processes in turn, one thread, batch 64, processor time of 12 to 20
+training steps with the raised thresholds against without: 0.87 for ``resnet-mini`` (pairs 0.76 to 0.96), 0.85 for
+``resnet-w16-s2`` (0.66 to 0.96); page faults fall to a thirtieth.
 
 A user who has set glibc's own variables (``MALLOC_*``, ``GLIBC_TUNABLES``) has decided already and is left alone; so
 are other C libraries, where this does nothing.
