@@ -2,7 +2,7 @@
 
 import sys
 
-from indelible.cli import main
+from indelible.cli import entry
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(entry())

@@ -10,7 +10,7 @@ from indelible.models.mobilenetv2 import InvertedResidual
 from indelible.models.vit import VisionTransformer
 from tests.conftest import SHAPE, TinyNet
 
-__all__ = ["NETWORKS", "make_network"]
+__all__ = ["NETWORKS", "Tied", "Twice", "make_network"]
 
 
 def vgg_like() -> nn.Module:
@@ -59,9 +59,41 @@ class Own(nn.Module):
         return {"logits": self.out(x.mean((2, 3)))}
 
 
+class Twice(nn.Module):
+    """One block, with BatchNorm, in two places: the second is the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 6, 3, stride=4)
+        self.first = nn.Sequential(nn.Conv2d(6, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU())
+        self.second = self.first
+        self.out = nn.Linear(6, 4)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.out(self.second(self.first(self.stem(images))).mean((2, 3)))
+        return logits
+
+
+class Tied(nn.Module):
+    """No BatchNorm; weights, biases and the classifier's weight are tied across modules, the later runs first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.later, self.earlier = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.stem, self.squeeze, self.out = nn.Conv2d(3, 4, 3, stride=4), nn.Linear(4, 4), nn.Linear(4, 4)
+        self.earlier.weight = self.later.weight
+        self.stem.bias = self.later.bias
+        self.squeeze.weight = self.out.weight
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = torch.tanh(self.stem(images)).mean((2, 3))
+        logits: Tensor = self.out(torch.tanh(self.squeeze(torch.tanh(self.later(self.earlier(x))))))
+        return logits
+
+
 NETWORKS: Mapping[str, Callable[[], nn.Module]] = {
     "batch-norm": TinyNet, "vgg-like": vgg_like, "mobile": mobile, "group-norm": grouped, "transformer": transformer,
-    "own": Own,
+    "own": Own, "one module twice": Twice, "tied parameters": Tied,
 }  # fmt: skip
 
 

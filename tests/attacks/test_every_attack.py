@@ -50,11 +50,20 @@ def test_the_papers_attacks_have_both_recipes() -> None:
     assert {name for name in REGISTERED if recipes_of(name) == RECIPES} >= both
 
 
+def shared(model: nn.Module) -> list[set[str]]:
+    """Return the names of each parameter that has several."""
+    names: dict[int, set[str]] = {}
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(weight), set()).add(name)
+    return [group for group in names.values() if len(group) > 1]
+
+
 def check_ordinary(model: nn.Module, stolen: nn.Module) -> None:
     """Check class, keys, shapes, gradients, numbers, and that no hook or parametrisation is left."""
     assert type(model) is type(stolen)
     before, after = stolen.state_dict(), model.state_dict()
     assert list(after) == list(before)
+    assert shared(model) == shared(stolen)
     for name, value in after.items():
         assert value.shape == before[name].shape
         assert value.dtype == before[name].dtype

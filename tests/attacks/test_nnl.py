@@ -11,8 +11,8 @@ from torch import Tensor, nn
 import indelible
 from indelible.attacks import NeuralNetworkLaundering, attack
 from indelible.attacks.neural_cleanse import NeuralCleanse
-from indelible.attacks.nnl import Laundering, Patch, reactions, reset, strongest
-from indelible.base.errors import InputError
+from indelible.attacks.nnl import Laundering, Patch
+from indelible.base.errors import DivergedError, InputError
 from indelible.data.augment import normalise
 from indelible.data.images import ImageData
 from indelible.train import Schedule
@@ -49,44 +49,6 @@ class Two(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         logits: Tensor = self.dense(self.convolution(images).flatten(1))
         return logits
-
-
-def test_reactions_by_hand() -> None:
-    """Two images of 2 x 2; the patch raises one pixel by 1 (first image only) and another by 0.5 (both).
-
-    Channel 0 grows on average by 0.5 at both places, channel 1 at most by 0 (elsewhere); the sums by 1 and -1.
-    """
-    clean = torch.zeros(2, 1, 2, 2)
-    patched = clean.clone()
-    patched[0, 0, 0, 0], patched[:, 0, 1, 1] = 1.0, 0.5
-    found = reactions(Two(), iter([(clean[:1], patched[:1]), (clean[1:], patched[1:])]))
-    assert list(found) == ["convolution", "dense"]
-    torch.testing.assert_close(found["convolution"][1], torch.tensor([0.5, 0.0]))
-    torch.testing.assert_close(found["dense"][1], torch.tensor([1.0, -1.0]))
-    assert [size for _, _, size in found.values()] == [(2, 2), ()]
-
-
-def test_reset_folds_into_the_weights() -> None:
-    """A reset channel answers zero whatever it sees; the others answer what they did."""
-    net = Two()
-    images = torch.rand(3, 1, 2, 2)
-    before = net.convolution(images)
-    assert reset(net.convolution, torch.tensor([True, False])) == 1
-    after = net.convolution(images)
-    assert torch.equal(after[:, 0], torch.zeros(3, 2, 2))
-    assert torch.equal(after[:, 1], before[:, 1])
-    reset(net.convolution, torch.tensor([False, True]), bias=False)
-    assert torch.equal(net.convolution(images)[:, 1], torch.full((3, 2, 2), 5.0))
-
-
-def test_token_layers_react_by_neuron() -> None:
-    """A dense layer on tokens (N, T, D): each neuron by the token where it grows most."""
-    layer = nn.Linear(1, 2, bias=False)
-    with torch.no_grad():
-        layer.weight.copy_(torch.tensor([[1.0], [-2.0]]))
-    clean, patched = torch.zeros(1, 3, 1), torch.tensor([[[1.0], [-3.0], [0.0]]])
-    found = reactions(layer, iter([(clean, patched)]))
-    torch.testing.assert_close(found[""][1], torch.tensor([1.0, 6.0]))
 
 
 @pytest.mark.parametrize("added", [True, False])
@@ -144,6 +106,48 @@ def test_thresholds_decide_what_is_reset(net: TinyNet, data: ImageData) -> None:
     assert many["neurons_reset"] > 0
 
 
+class Chain(nn.Sequential):
+    """Pointwise convolutions with BatchNorm, without a shortcut; only the first gives large numbers."""
+
+    def __init__(self) -> None:
+        first = nn.Conv2d(3, 6, 4, stride=8)
+        layers: list[nn.Module] = [first, nn.BatchNorm2d(6), nn.ReLU()]
+        for _ in range(16):
+            layers += [nn.Conv2d(6, 6, 1, bias=False), nn.BatchNorm2d(6), nn.ReLU()]
+        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 4))
+        with torch.no_grad():
+            first.weight.mul_(1e6)
+            self.get_buffer("1.running_var").fill_(1e12)
+            for layer in self.modules():
+                if isinstance(layer, nn.BatchNorm2d):
+                    layer.bias.fill_(0.5)  # past the ReLU, which would stop a gradient at 0
+
+
+@pytest.mark.parametrize("recipe", ["sound", "paper"])
+@pytest.mark.parametrize("threshold", [1e3, 1e-30], ids=["the first layer reacts", "all layers react"])
+def test_no_layer_is_emptied(data: ImageData, recipe: str, threshold: float) -> None:
+    """Reset whole, the first layer makes all images alike, and fine-tuning ends in NaN."""
+    settings = {**QUICK, "share": 1.0, "conv_threshold": threshold, "dense_threshold": threshold}
+    attacked = attack(Chain().eval(), data, "nnl", device="cpu", recipe=recipe, **settings)
+    assert attacked.curve is not None
+    layers = [layer for layer in attacked.curve.build(1.0).modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+    gone = [int((layer.weight.flatten(1) == 0).all(1).sum()) for layer in layers]
+    assert all(2 * count < len(layer.weight) for count, layer in zip(gone, layers, strict=True))
+    figures = attacked.record.metrics
+    assert sum(gone) == figures["channels_reset"] + figures["neurons_reset"] > 0
+    assert figures["spared"] > 0
+
+
+def test_the_advice_names_settings_that_the_attack_has(net: TinyNet, data: ImageData) -> None:
+    with pytest.raises(DivergedError) as caught:
+        attack(net, data, "nnl", device="cpu", **QUICK, lr=1e25)
+    assert str(caught.value) == (
+        "the loss became NaN in epoch 1. Lower the attack's learning rate: lr=1e+24 (now 1e+25)."
+    )
+    with pytest.raises(DivergedError, match=r"rate: end_lr=1e\+24 \(now 1e\+25\)\.$"):
+        attack(net, data, "mcr", device="cpu", end_lr=1e25, end_epochs=1, epochs=1, batch_size=64)
+
+
 def test_the_budget_decides_the_share(net: TinyNet, data: ImageData) -> None:
     """Whatever it costs: all that react; for nothing: only what costs nothing on the held-out images."""
     settings = {**QUICK, "conv_threshold": 1e-3, "dense_threshold": 1e-3}
@@ -156,18 +160,6 @@ def test_the_budget_decides_the_share(net: TinyNet, data: ImageData) -> None:
     assert frugal.curve.accuracies[chosen] >= frugal.curve.accuracies[0]
     with pytest.raises(InputError, match="share"):
         NeuralNetworkLaundering(share=1.5)
-
-
-def test_strongest_by_hand() -> None:
-    """Above 1 are 3, 2 and 1.5: a third of them is the 3, two thirds are 3 and 2, none of them none."""
-    excesses = {"one": torch.tensor([0.5, 3.0]), "two": torch.tensor([1.5, -2.0, 2.0])}
-    wanted = {
-        0.0: ([False, False], [False, False, False]), 1 / 3: ([False, True], [False, False, False]),
-        2 / 3: ([False, True], [False, False, True]), 1.0: ([False, True], [True, False, True]),
-    }  # fmt: skip
-    for share, (one, two) in wanted.items():
-        found = strongest(excesses, share)
-        assert (found["one"].tolist(), found["two"].tolist()) == (one, two)
 
 
 def test_resumes_to_the_same_bits(

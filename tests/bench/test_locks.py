@@ -11,6 +11,7 @@ import pytest
 
 from indelible.bench.locks import FileLock, Leases, LostLeaseError, create
 from indelible.bench.remote import file_system
+from tests.waiting import PATIENCE, until
 
 
 def test_a_file_lock_has_one_owner(tmp_path: Path) -> None:
@@ -32,16 +33,14 @@ def test_a_file_lock_has_one_owner(tmp_path: Path) -> None:
 def _hold(path: str) -> None:
     FileLock.acquire(Path(path))
     Path(path + ".taken").touch()
-    time.sleep(60)
+    time.sleep(PATIENCE)
 
 
 def test_a_killed_owner_frees_its_file_lock(tmp_path: Path) -> None:
     path = tmp_path / "cell"
     owner = multiprocessing.get_context("fork").Process(target=_hold, args=(str(path),))
     owner.start()
-    deadline = time.monotonic() + 30
-    while not Path(f"{path}.taken").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert until(Path(f"{path}.taken").exists)
     assert FileLock.held(path)
     assert owner.pid is not None
     os.kill(owner.pid, signal.SIGKILL)
@@ -139,11 +138,12 @@ def test_a_thread_keeps_a_lease_alive(tmp_path: Path) -> None:
     other = Leases(*file_system(str(tmp_path)), patience=0.6)
     lease = owner.acquire("cell")
     assert lease is not None
-    deadline = time.monotonic() + 20
-    while lease.beat < 3 and time.monotonic() < deadline:
-        other.held("cell")
-        time.sleep(0.05)
-    assert lease.beat >= 3
+
+    def beaten() -> bool:
+        other.held("cell")  # another runner looks on
+        return lease.beat >= 3
+
+    assert until(beaten, every=0.05)
     lease.release()
     assert not other.held("cell")
 

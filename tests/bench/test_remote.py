@@ -12,6 +12,7 @@ from indelible.bench.runner import Board, run_cells
 from indelible.bench.store import LocalStore, Store, open_store
 from indelible.bench.work import VOLATILE, do_cell
 from tests.bench.micro import InlineEngine, cells_of, write_preset
+from tests.waiting import until
 
 
 def outcomes(store: Store) -> dict[str, object]:
@@ -59,16 +60,12 @@ def test_a_lost_cell_goes_on_from_its_last_copy(tmp_path: Path) -> None:
 
 
 def test_a_cell_under_way_is_copied_now_and_then(tmp_path: Path) -> None:
-    import time
-
     place = f"file://{tmp_path / 'store'}"
     store = RemoteStore(place, scratch=tmp_path / "one", copy_seconds=0.05)
     with store.working("cell") as folder:
         (folder / "checkpoint.safetensors").write_text("1")
         copied = tmp_path / "store" / "runs" / "cell" / "checkpoint.safetensors"
-        deadline = time.monotonic() + 20
-        while not copied.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        assert until(copied.exists)
         assert copied.read_text() == "1"
 
 

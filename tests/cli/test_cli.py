@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from indelible.keys.key import Key
 from indelible.train.loop import CHECKPOINT
 from indelible.train.run import Architecture, Run
 from tests.conftest import SECRET, SHAPE, MarkReader, stripes
+from tests.waiting import PATIENCE, until
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> str:
@@ -318,6 +318,12 @@ def test_keys(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert literal["target"] == 0
 
 
+def rows_of(run: Path) -> int:
+    """Return how many epochs the history of a run has."""
+    path = run / "history.jsonl"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
 @pytest.mark.slow
 def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
@@ -326,26 +332,20 @@ def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(data: Path, tmp_path:
         str(out), *QUICK, "--train", "epochs=400",
     ]  # fmt: skip
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    began = time.monotonic()
-    while time.monotonic() - began < 60 and not (out / "history.jsonl").exists():
-        time.sleep(0.05)
-    time.sleep(1.0)
+    assert until(lambda: rows_of(out) > 1 or process.poll() is not None)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert err.strip().splitlines()[-1].startswith("indelible: interrupted")
     assert (out / CHECKPOINT).exists()
     assert not (out / "run.json").exists()
     assert (out / "key" / "key.json").exists()
     assert not list(out.glob(".*.part"))
+    rows = rows_of(out)
     again = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    rows = len((out / "history.jsonl").read_text().splitlines())
-    time.sleep(0.1)
-    began = time.monotonic()
-    while time.monotonic() - began < 60 and len((out / "history.jsonl").read_text().splitlines()) <= rows:
-        time.sleep(0.05)
+    assert until(lambda: rows_of(out) > rows or again.poll() is not None)
     again.send_signal(signal.SIGINT)
-    assert again.wait(timeout=30) == 130
+    assert again.wait(PATIENCE) == 130
     epochs = [json.loads(line)["epoch"] for line in (out / "history.jsonl").read_text().splitlines()]
     assert epochs == list(range(1, len(epochs) + 1))
     assert len(epochs) > rows

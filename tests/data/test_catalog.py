@@ -30,7 +30,7 @@ Install = Callable[[Source], None]
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("INDELIBLE_DATA", str(tmp_path / "root"))
-    quick = Patience(timeout=5.0, tries=2, pause=0.001)
+    quick = Patience(timeout=300.0, tries=2, pause=0.001)
     monkeypatch.setattr(download_module, "Patience", lambda: quick)
     return tmp_path / "root"
 

@@ -10,7 +10,7 @@ from tests.data.servers import Site, serving
 
 BODY = bytes(range(256)) * 4096
 DIGESTS = (f"sha256:{hashlib.sha256(BODY).hexdigest()}", f"md5:{hashlib.md5(BODY, usedforsecurity=False).hexdigest()}")
-QUICK = Patience(timeout=5.0, tries=3, pause=0.001)
+QUICK = Patience(timeout=300.0, tries=3, pause=0.001)
 
 
 def _get(site: Site, path: Path, digests: tuple[str, ...] = DIGESTS) -> None:

@@ -80,6 +80,6 @@ class Authority:
         subprocess.run(
             [OPENSSL, "ts", "-reply", "-config", self.folder / "ts.cnf", "-section", "tsa_config", "-queryfile", asked,
              "-out", answered],
-            check=True, capture_output=True, timeout=30,
+            check=True, capture_output=True, timeout=300,
         )  # fmt: skip
         return answered.read_bytes()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 NEEDS = {"lightning_app": "pytorch_lightning", "transformers_app": "transformers"}
 
@@ -22,7 +24,6 @@ def test_example_is_short(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_ends_in_a_verdict(path: Path, tmp_path: Path) -> None:
     needed = NEEDS.get(path.stem)
@@ -30,7 +31,7 @@ def test_example_ends_in_a_verdict(path: Path, tmp_path: Path) -> None:
         pytest.skip(f"{needed} is not installed")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, str(path)], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=850,
+        [sys.executable, str(path)], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

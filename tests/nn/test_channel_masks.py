@@ -17,6 +17,7 @@ from indelible.nn.channel_masks import (
     prune_neurons,
 )
 from indelible.nn.taps import Reader, feature_reader
+from tests.attacks.networks import Tied, Twice, make_network
 from tests.conftest import TinyNet
 
 IMAGES = torch.rand(2, 3, 32, 32)
@@ -113,3 +114,56 @@ def test_neurons_are_batchnorm_channels_else_outputs_of_inner_layers() -> None:
     assert "head.weight" not in names
     with pytest.raises(InputError, match="no inner linear layer"):
         neurons_of(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10)), IMAGES)
+
+
+def test_shared_weights_have_one_mask() -> None:
+    """Calls of ``Tied``: stem, earlier, later (earlier's weight), squeeze (the classifier's weight), out."""
+    assert neurons_of(Twice(), IMAGES) == (Neurons("first.1.weight", "first.1.bias", 6),)
+    assert neurons_of(Tied(), IMAGES) == (
+        Neurons("stem.weight", "stem.bias", 4),
+        Neurons("earlier.weight", "earlier.bias", 4),
+    )
+
+
+def test_a_shared_bias_is_moved_once() -> None:
+    net = nn.Sequential(nn.BatchNorm2d(3), nn.BatchNorm2d(3))
+    net[1].bias = net[0].bias
+    assert neurons_of(net, IMAGES) == (Neurons("0.weight", "0.bias", 3), Neurons("1.weight", None, 3))
+
+
+def test_computed_weights_have_no_mask() -> None:
+    """Weight norm computes the weight from two others: what a mask put there would be lost."""
+    net = nn.Sequential(
+        nn.utils.parametrizations.weight_norm(nn.Conv2d(3, 4, 32)), nn.Flatten(), nn.Linear(4, 5), nn.Linear(5, 2)
+    )
+    assert neurons_of(net, IMAGES) == (Neurons("2.weight", "2.bias", 5),)
+
+
+@pytest.mark.parametrize("network", ["one module twice", "tied parameters"])
+def test_masks_on_shared_weights_train_step_after_step(network: str) -> None:
+    """Each step's gradient is that of a copy whose weights were scaled by hand; the fold is the mask's network."""
+    model = make_network(network).eval()
+    neurons = neurons_of(model, IMAGES)
+    masked = MaskedNetwork(model, neurons).eval()
+    optimiser = torch.optim.SGD([masked.mask], lr=0.1)
+    for _ in range(3):
+        copied = copy.deepcopy(model)
+        prune_neurons(copied, neurons, masked.mask.detach())
+        scaled = [copied.get_parameter(unit.weight) for unit in neurons]
+        gradients = torch.autograd.grad(copied(IMAGES).square().sum(), scaled)
+        # d loss / d m = sum over the neuron's weights of w * d loss / d (m w)
+        expected = [
+            (model.get_parameter(unit.weight) * gradient).flatten(1).sum(1)
+            if gradient.ndim > 1 else model.get_parameter(unit.weight) * gradient
+            for unit, gradient in zip(neurons, gradients, strict=True)
+        ]  # fmt: skip
+        optimiser.zero_grad()
+        answer = masked(IMAGES)
+        torch.testing.assert_close(answer, copied(IMAGES))
+        answer.square().sum().backward()
+        torch.testing.assert_close(masked.mask.grad, torch.cat(expected))
+        optimiser.step()
+    masked(IMAGES, 0.1 * torch.rand(2, len(masked.mask))).sum().backward()
+    for name, weight in masked.network.named_parameters():
+        assert isinstance(weight, nn.Parameter)
+        assert torch.equal(weight, model.get_parameter(name))

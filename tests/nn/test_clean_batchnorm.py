@@ -5,8 +5,12 @@ import copy
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+import indelible
 from indelible.base.errors import InputError
+from indelible.data.images import ImageData
+from indelible.keys.key import Key
 from indelible.nn.clean_batchnorm import clean_statistics, normalise_by_clean_rows
 from tests.conftest import TinyNet
 
@@ -154,3 +158,96 @@ def test_half_precision_computes_statistics_in_full() -> None:
     half = normalise_by_clean_rows(rows.bfloat16(), 32, None, None, 1e-5)
     assert half.dtype == torch.bfloat16
     torch.testing.assert_close(half.float(), exact, rtol=1e-2, atol=1e-2)
+
+
+class Activated(nn.BatchNorm2d):
+    """Normalises and applies a ReLU, as some libraries do in one layer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).relu()
+
+
+class Conditional(nn.BatchNorm2d):
+    """Takes a second argument, a scale for each row, and an option by name."""
+
+    def forward(self, x: Tensor, scale: Tensor, *, negative: bool = False) -> Tensor:  # type: ignore[override]
+        return super().forward(x) * scale[:, None, None, None] * (-1 if negative else 1)
+
+
+class Direct(nn.BatchNorm2d):
+    """Calls the function itself, with its own order of arguments."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, True, eps=self.eps, momentum=0.3
+        )
+
+
+def test_a_forward_of_the_users_own_keeps_what_it_adds() -> None:
+    """Activation, further arguments and options are the layer's own; the statistics are the clean rows'."""
+    rows, scale = torch.randn(6, 3, 4, 4, dtype=torch.float64), torch.arange(6) + 1.0
+    weight, bias = torch.randn(2, 3, dtype=torch.float64)
+    normal = reference(rows, 4, weight, bias, 1e-5)
+    cases = [
+        (Activated(3), (), {}, normal.relu()),
+        (Conditional(3), (scale,), {"negative": True}, -normal * scale[:, None, None, None]),
+        (Direct(3), (), {}, normal),
+    ]
+    for layer, args, kwargs, expected in cases:
+        layer.double()
+        layer.weight.data, layer.bias.data = weight.clone(), bias.clone()
+        before = copy.deepcopy(layer.state_dict())
+        given = rows.clone().requires_grad_()
+        with clean_statistics(nn.Sequential(layer), clean=4, rows=6):
+            found = layer(given, *args, **kwargs)
+            torch.testing.assert_close(found, expected)
+        found.sum().backward()
+        assert given.grad is not None
+        assert layer.weight.grad is None
+        assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
+        assert "forward" not in layer.__dict__
+
+
+def test_all_rows_clean_is_the_users_own_forward() -> None:
+    layer = Conditional(3).double()
+    rows, scale = torch.randn(6, 3, 4, 4, dtype=torch.float64), torch.rand(6)
+    expected = copy.deepcopy(layer)(rows, scale)
+    with clean_statistics(layer, clean=6, rows=6):
+        torch.testing.assert_close(layer(rows, scale), expected)
+    assert layer.num_batches_tracked == 0
+
+
+def test_statistics_of_the_users_own_making_are_refused() -> None:
+    class Robust(nn.BatchNorm2d):
+        def forward(self, x: Tensor) -> Tensor:
+            return x - x.mean((0, 2, 3), keepdim=True)
+
+    net = nn.Sequential(Robust(3))
+    rows = torch.randn(6, 3, 4, 4)
+    with (
+        clean_statistics(net, clean=4, rows=6),
+        pytest.raises(InputError, match=r"layer '0'.*Robust is a BatchNorm.*clean_bn=False"),
+    ):
+        net(rows)
+    with clean_statistics(net, clean=6, rows=6):  # nothing to tell apart
+        torch.testing.assert_close(net(rows).mean((0, 2, 3)), torch.zeros(3), atol=1e-6, rtol=0)
+
+
+def test_a_network_with_a_wider_batchnorm_trains_with_app(data: ImageData, key: Key) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.norm = nn.Conv2d(3, 6, 3, stride=4), Conditional(6)
+            self.out = nn.Linear(6, 4)
+
+        def forward(self, images: Tensor) -> Tensor:
+            x = self.norm(self.stem(images), images.mean((1, 2, 3)))
+            logits: Tensor = self.out(x.relu().mean((2, 3)))
+            return logits
+
+    for clean_bn in (True, False):
+        settings = {"clean_bn": clean_bn, "rows": 16, "clean_rows": 16, "train": {"epochs": 1, "batch_size": 64}}
+        made = indelible.embed(Net(), data, key, "app", device="cpu", **settings)  # type: ignore[arg-type]
+        assert all(bool(weight.isfinite().all()) for weight in made.model.parameters())

@@ -8,6 +8,7 @@ from torch import nn
 
 from indelible.base.errors import InputError
 from indelible.nn.curves import BezierCurve, bezier_point
+from tests.attacks.networks import make_network
 from tests.conftest import TinyNet
 
 
@@ -80,6 +81,34 @@ def test_tied_weights_are_one_point() -> None:
     assert torch.equal(curve(torch.ones(1, 2), 0.5), torch.ones(1, 2))
     point = curve.at(0.5)
     assert point.one.weight is point.two.weight  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("network", ["one module twice", "tied parameters"])
+def test_shared_parameters_train_as_one(network: str) -> None:
+    """Several steps on a network that shares parameters: each equals a copy at t, and the bend stays made of leaves.
+
+    By the chain rule the bend's gradient is 2 t (1 - t) times that of the point.
+    """
+    start, t = make_network(network).eval(), 0.25
+    end = copy.deepcopy(start)
+    with torch.no_grad():
+        for weight in end.parameters():
+            weight.add_(0.1)
+    curve = BezierCurve(start, end).eval()
+    optimiser = torch.optim.SGD(curve.bend.parameters(), lr=0.1)
+    for images in torch.rand(3, 4, 3, 32, 32):
+        copied = curve.at(t).eval()
+        expected = torch.autograd.grad(copied(images).square().sum(), list(copied.parameters()))
+        optimiser.zero_grad()
+        curve(images, t).square().sum().backward()
+        for weight, gradient in zip(curve.bend.parameters(), expected, strict=True):
+            assert weight.grad is not None
+            torch.testing.assert_close(weight.grad, 2 * t * (1 - t) * gradient)
+        optimiser.step()
+    names = [sorted(dict(model.named_parameters(remove_duplicate=False))) for model in (curve.bend, start)]
+    assert names[0] == names[1]
+    assert all(isinstance(weight, nn.Parameter) for weight in curve.bend.parameters())
+    assert len(list(curve.bend.parameters())) == len(list(start.parameters()))
 
 
 def test_refusals(net: TinyNet) -> None:

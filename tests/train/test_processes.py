@@ -19,7 +19,7 @@ from indelible.train.starting import spread
 from tests.conftest import stripes
 from tests.train import group
 
-pytestmark = [pytest.mark.distributed, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.distributed
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,9 @@ from indelible.train.loop import CHECKPOINT
 from indelible.train.processes import joined
 from indelible.train.starting import must_start
 from tests.train import group
+from tests.waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.distributed, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.distributed
 
 
 class Refused(nn.Module):
@@ -82,7 +82,7 @@ def test_commands_under_torchrun(tmp_path: Path) -> None:
     """One key, one folder, one document on standard output - from two processes."""
     out = tmp_path / "run"
     process = command([*TORCHRUN, "embed", "--out", str(out), *SMALL])
-    said, errors = process.communicate(timeout=500)
+    said, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert said.count('"verb": "embed"') == 1
     run = indelible.Run.load(out)
@@ -90,11 +90,11 @@ def test_commands_under_torchrun(tmp_path: Path) -> None:
     assert run.key().digest == run.record.inputs["key"]
     process = command([sys.executable, "-m", "indelible", "attack", str(out), "--devices", "2", "--set", "epochs=1",
                        "--set", "batch_size=1024", "--device", "cpu", "--json"])  # fmt: skip
-    said, errors = process.communicate(timeout=500)
+    said, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert said.count('"verdict"') == 1
     again = command([sys.executable, "-m", "indelible", "embed", "--out", str(out), "--devices", "2", *SMALL])
-    _, errors = again.communicate(timeout=500)
+    _, errors = again.communicate(timeout=PATIENCE)
     assert again.returncode == 2
     assert "holds a finished run already" in errors
 
@@ -109,7 +109,7 @@ def test_two_machines_that_meet(tmp_path: Path) -> None:
         port = str(free.getsockname()[1])
     arguments = [sys.executable, "-m", "indelible", "embed", "--out", str(tmp_path / "run"), "--nodes", "2", *SMALL]
     both = [command(arguments, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, NODE_RANK=str(node)) for node in (0, 1)]
-    said = [process.communicate(timeout=500) for process in both]
+    said = [process.communicate(timeout=PATIENCE) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     assert said[0][0].count('"verb": "embed"') == 1
     assert said[1][0] == ""
@@ -124,10 +124,8 @@ def test_ctrl_c_reaches_every_process_once(tmp_path: Path) -> None:
         [sys.executable, "-m", "indelible", "embed", "--out", str(out), "--devices", "2", *long,
          "--train", "checkpoint_seconds=0.5"]
     )  # fmt: skip
-    began = time.monotonic()
-    while not (out / CHECKPOINT).exists() and process.poll() is None and time.monotonic() - began < 300:
-        time.sleep(0.1)
+    assert until(lambda: (out / CHECKPOINT).exists() or process.poll() is not None)
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=200)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, errors
     assert (out / CHECKPOINT).exists()

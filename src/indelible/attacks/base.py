@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from indelible.attacks.curve import Curve
-from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.errors import DivergedError, InputError, UnknownNameError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
 from indelible.base.records import Record, hardware
@@ -199,13 +199,25 @@ class Removal:
         began = time.monotonic()
         images, trained = data or self.data, model or self.model
         identity = {"data": images.digest(), "start": tensor_digest(trained.state_dict()), "attack": self.settings}
-        fitted = fit(
-            trained, images, settings.but(normalize=self.normalize), seed=self.seed, objective=objective,
-            evaluate=self._watch if self.labelled else None, folder=self.folder, identity=identity,
-            device=self.device, phase=phase, earlier=self.history(),
-        )  # fmt: skip
+        try:
+            fitted = fit(
+                trained, images, settings.but(normalize=self.normalize), seed=self.seed, objective=objective,
+                evaluate=self._watch if self.labelled else None, folder=self.folder, identity=identity,
+                device=self.device, phase=phase, earlier=self.history(),
+            )  # fmt: skip
+        except DivergedError as error:
+            raise DivergedError(error.args[0], self._remedy(settings)) from error
         self.phases.append(fitted)
         self._trained += time.monotonic() - began
+
+    def _remedy(self, settings: TrainSettings) -> str:
+        """Name the attack's own settings that tame a training: not every attack has one to clip gradients."""
+        rates = [
+            f"{name}={value / 10:g} (now {value:g})" for name, value in self.settings.items()
+            if (name == "lr" or name.endswith("_lr")) and value == settings.lr
+        ]  # fmt: skip
+        clip = f", or clip (now {settings.clip:g})" if "clip" in self.settings and settings.clip is not None else ""
+        return f"Lower the attack's learning rate: {' or '.join(rates) or f'now {settings.lr:g}'}{clip}."
 
     def cost(self, wall: float) -> tuple[float, int]:
         """Return seconds and image passes of all sessions, when this one has taken ``wall`` seconds so far."""

@@ -7,7 +7,8 @@ the ICCV 2023 paper, Appendix B.4.
 1. Search a patch for every class; take that of the suspicious class with the smallest mask, failing that the smallest.
 2. Put it on the attacker's images. A neuron *reacts* by the growth of its mean output, of a channel at the place where
    it grows most. Reset (weights and bias to zero) channels and neurons that react by more than a threshold, or that
-   ``share`` of them which exceeds its threshold most.
+   ``share`` of them which exceeds its threshold most. In both recipes fewer than half of any layer are reset, see
+   :mod:`indelible.attacks.neuron_reset`.
 3. Fine-tune on the clean images and, as many, the patched ones with their true labels.
 
 | name | default | source |
@@ -40,10 +41,7 @@ Recipe ``paper``, with the slips of the authors' code:
 """
 
 import copy
-import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -54,20 +52,18 @@ from torch.nn import functional as F
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.curve import Curve, choose
 from indelible.attacks.neural_cleanse import NeuralCleanse, Triggers, anomaly_indices, stamp, suspicious
+from indelible.attacks.neuron_reset import CONVOLUTIONS, as_one, layer_of, reactions, reset, resettable, strongest
 from indelible.base.errors import InputError
 from indelible.base.registry import MethodInfo
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.nn.outputs import logits_of
 from indelible.train import Objective, Schedule, TrainSettings
-from indelible.train.evaluate import evaluating
 from indelible.train.objective import Step
 
-__all__ = ["Laundering", "NeuralNetworkLaundering", "Patch", "reactions", "reset", "strongest"]
+__all__ = ["Laundering", "NeuralNetworkLaundering", "Patch"]
 
 SHARES = tuple(step / 10 for step in range(11))
-_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _BATCH = 250
-Layer = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
 
 
 @dataclass(frozen=True)
@@ -97,80 +93,6 @@ class Patch:
             scale = by and (tuple(0.0 for _ in by[0]), by[1])
             return images + normalise((mask * pattern)[None], scale)
         return stamp(images, mask[None], normalise(pattern[None], by))
-
-
-def reactions(
-    model: nn.Module, pairs: Iterator[tuple[Tensor, Tensor]]
-) -> dict[str, tuple[Layer, Tensor, tuple[int, ...]]]:
-    """Return of every convolution and dense layer that runs: the layer, how its channels react, its output's size.
-
-    Args:
-        model: Any network.
-        pairs: Batches (clean, patched) of the same images, as the network takes them.
-
-    Returns:
-        By name: the layer; the growth of each channel's mean output under the patch, (C,), at the place where it grows
-        most; the size of its output beside batch and channels.
-    """
-    sums: dict[str, Any] = defaultdict(float)
-    rows = 0
-    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, (*_CONVOLUTIONS, nn.Linear))}
-    with evaluating(model), _adding(layers, sums) as sign:
-        for clean, patched in pairs:
-            rows += len(clean)
-            for sign[0], images in ((-1.0, clean), (1.0, patched)):
-                model(images)
-    found = {}
-    for name, total in sums.items():
-        # Channels come first behind the batch in a convolution, last in a dense layer.
-        channels = total if isinstance(layers[name], _CONVOLUTIONS) else total.movedim(-1, 0)
-        found[name] = (layers[name], channels.reshape(len(channels), -1).amax(1) / rows, tuple(channels.shape[1:]))
-    return found
-
-
-@contextmanager
-def _adding(layers: Mapping[str, nn.Module], sums: dict[str, Any]) -> Iterator[list[float]]:
-    """Inside the block, outputs of ``layers``, summed over the batch and times the yielded sign, add up in ``sums``."""
-    sign = [1.0]
-
-    def hook(name: str) -> Any:
-        def add(_layer: nn.Module, _inputs: Any, output: Tensor) -> None:
-            sums[name] = sums[name] + sign[0] * (output.sum(0) if output.ndim > 1 else output)
-
-        return add
-
-    handles = [layer.register_forward_hook(hook(name)) for name, layer in layers.items()]
-    try:
-        yield sign
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-@torch.no_grad()
-def reset(layer: Layer, which: Tensor, *, bias: bool = True) -> int:
-    """Set the weights (and bias) of the output channels ``which`` (bool, (C,)) to zero; return how many."""
-    layer.weight[which] = 0.0
-    if bias and layer.bias is not None:
-        layer.bias[which] = 0.0
-    return int(which.sum())
-
-
-def strongest(excesses: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
-    """Return which channels of each layer are reset: of all above their threshold, the share that exceeds it most.
-
-    Args:
-        excesses: By layer, the reaction of each channel divided by its threshold, (C,).
-        share: In [0, 1].
-
-    Returns:
-        By layer, bool (C,).
-    """
-    values = torch.cat(list(excesses.values())) if excesses else torch.empty(0)
-    reacting = values[values > 1].sort(descending=True).values
-    count = round(share * len(reacting))
-    cut = float(reacting[count - 1]) if count else math.inf
-    return {name: (excess > 1) & (excess >= cut) for name, excess in excesses.items()}
 
 
 class Laundering(Objective):
@@ -281,7 +203,7 @@ class NeuralNetworkLaundering(RemovalAttack):
         def build(share: float) -> nn.Module:
             model = copy.deepcopy(stolen)
             for name, which in strongest(excesses, share).items():
-                reset(_layer(model, name), which, bias=not paper)
+                reset(layer_of(model, name), which, bias=not paper)
             return model
 
         chosen = 1.0 if self.share is None and paper else self.share
@@ -292,30 +214,25 @@ class NeuralNetworkLaundering(RemovalAttack):
             chosen = choose(shares, accuracies, accuracies[0], self.ba_drop)  # share 0 is the stolen model itself
         job.curve = Curve(name="share", values=shares, accuracies=accuracies, chosen=chosen, build=build)
         counts = {"channels_reset": 0, "channels": 0, "neurons_reset": 0, "neurons": 0}
+        spared = sum(int((excess > 1).sum() - resettable(excess).sum()) for excess in excesses.values())
         for name, which in strongest(excesses, chosen).items():
-            what = "channels" if isinstance(job.model.get_submodule(name), _CONVOLUTIONS) else "neurons"
-            counts[f"{what}_reset"] += reset(_layer(job.model, name), which, bias=not paper)
+            what = "channels" if isinstance(job.model.get_submodule(name), CONVOLUTIONS) else "neurons"
+            counts[f"{what}_reset"] += reset(layer_of(job.model, name), which, bias=not paper)
             counts[what] += len(which)
-        job.note(share=chosen, **counts)
+        job.note(share=chosen, spared=spared, **counts)
 
     def _excesses(self, job: Removal, patch: Patch) -> dict[str, Tensor]:
         """Return by layer, of those that are looked at, how each channel reacts, divided by its threshold."""
         found = reactions(job.model, _pairs(job, patch))
         job.count(2 * len(job.data))
-        sizes = sorted({size for layer, _, size in found.values() if isinstance(layer, _CONVOLUTIONS)})
+        sizes = sorted({size for layer, _, size in found.values() if isinstance(layer, CONVOLUTIONS)})
         middle = sizes[1:-1] or sizes
         excesses = {}
         for name, (layer, growth, size) in found.items():
-            convolution = isinstance(layer, _CONVOLUTIONS)
+            convolution = isinstance(layer, CONVOLUTIONS)
             if self.recipe == "sound" or not convolution or size in middle:
                 excesses[name] = growth / (self.conv_threshold if convolution else self.dense_threshold)
-        return excesses
-
-
-def _layer(model: nn.Module, name: str) -> Layer:
-    layer = model.get_submodule(name)
-    assert isinstance(layer, (*_CONVOLUTIONS, nn.Linear))  # noqa: S101 - for the types: `reactions` looks at no other
-    return layer
+        return as_one(job.model, excesses)
 
 
 def _pairs(job: Removal, patch: Patch) -> Iterator[tuple[Tensor, Tensor]]:

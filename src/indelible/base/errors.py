@@ -6,7 +6,7 @@ The command line turns every :class:`IndelibleError` into one line and exit code
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["DamagedFileError", "IndelibleError", "InputError", "StorageError", "UnknownNameError"]
+__all__ = ["DamagedFileError", "DivergedError", "IndelibleError", "InputError", "StorageError", "UnknownNameError"]
 
 
 class IndelibleError(Exception):
@@ -15,6 +15,16 @@ class IndelibleError(Exception):
 
 class InputError(IndelibleError, ValueError):
     """An argument, a data set, a model or a key that cannot be used as given."""
+
+
+class DivergedError(InputError):
+    """Training whose loss became NaN or infinite: the cause, and the remedy.
+
+    Two arguments, so that a caller with settings of its own can replace the remedy.
+    """
+
+    def __str__(self) -> str:
+        return " ".join(str(part) for part in self.args)
 
 
 class DamagedFileError(IndelibleError):

@@ -9,12 +9,14 @@ import os
 import sys
 from collections.abc import Sequence
 
+from indelible.base.allocator import keep_freed_memory
 from indelible.base.errors import IndelibleError
 from indelible.base.progress import silenced
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "entry", "main"]
 
 COMMANDS = ("demo", "data", "key", "embed", "attack", "verify", "serve", "evidence", "report", "bench", "analyze")
+_TRAINING = {"demo", "embed", "attack", "bench", "analyze"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -54,6 +56,13 @@ def common(command: argparse.ArgumentParser) -> None:
     """Add the options that every command has."""
     command.add_argument("--json", action="store_true", help="print one JSON document instead of text for people")
     command.add_argument("--quiet", action="store_true", help="no progress on standard error")
+
+
+def entry() -> int:
+    """Run the command line in a process of its own, whose memory is ours to manage; :func:`main` is for any process."""
+    if _TRAINING.intersection(sys.argv[1:2]):
+        keep_freed_memory()
+    return main()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

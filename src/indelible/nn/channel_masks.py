@@ -7,7 +7,9 @@ Two places to mask:
 - the scale of every neuron (:class:`MaskedNetwork`, :func:`prune_neurons`): the weight of a BatchNorm channel, or in a
   network without BatchNorm the weights of an output of a convolution or linear layer. The bias is not masked:
   y = m * w * x + b, as in ANP (Wu & Wang, NeurIPS 2021, Equation 3). The last layer is spared: its outputs are the
-  classes.
+  classes, and so is a layer that shares its weight.
+
+Layers that share a weight share its mask. A module in two places, or a parameter tied across modules, stays one.
 """
 
 import copy
@@ -18,11 +20,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from indelible.base.errors import InputError
 from indelible.nn.layers import batch_norms
+from indelible.nn.substitution import call_with
 from indelible.nn.taps import Reader, trace
 
 __all__ = ["MaskedNetwork", "Neurons", "fold_inputs", "masked_inputs", "neurons_of", "prune_neurons"]
@@ -84,29 +86,33 @@ def neurons_of(model: nn.Module, images: Tensor) -> tuple[Neurons, ...]:
         images: A small batch, as the model expects it; it shows which layer comes last.
     """
     names = [name for name, layer in batch_norms(model) if layer.affine]
+    seen = set()
     if not names:
         calls = [call for call in trace(model, images) if isinstance(call.layer, nn.Linear | _ConvNd)]
-        reached = list(dict.fromkeys(call.place[0] for call in calls))
-        last = calls[-1].place[0] if calls else ""
-        names = [
-            name for name in reached if name != last and not isinstance(model.get_submodule(name), _ConvTransposeNd)
-        ]
-    if not names:
+        names = list(dict.fromkeys(call.place[0] for call in calls if not isinstance(call.layer, _ConvTransposeNd)))
+        # Spare the last layer, and what shares its weight: its outputs are the classes.
+        seen = {id(_own(call.layer).get("weight")) for call in calls[-1:]}
+    found = []
+    for name in names:
+        own = _own(model.get_submodule(name))
+        weight, bias = own.get("weight"), own.get("bias")
+        # Layers that share a weight share its mask. A weight that is computed from others (weight norm) takes none.
+        if weight is None or id(weight) in seen:
+            continue
+        prefix = f"{name}." if name else ""
+        moved = bias is not None and id(bias) not in seen  # a shared bias gets the noise of one layer, the first
+        found.append(Neurons(f"{prefix}weight", f"{prefix}bias" if moved else None, len(weight)))
+        seen |= {id(weight), id(bias)}
+    if not found:
         raise InputError(
             f"{type(model).__name__} has no BatchNorm, no convolution and no inner linear layer whose channels could "
             "be masked. Choose an attack that needs none, such as ft."
         )
-    found, seen = [], set()
-    for name in names:
-        layer = model.get_submodule(name)
-        weight, bias = (getattr(layer, kind, None) for kind in ("weight", "bias"))
-        assert isinstance(weight, Tensor)  # noqa: S101 - for the type checker: the types above all have one
-        if id(weight) in seen:  # layers that share a weight share its mask
-            continue
-        seen.add(id(weight))
-        prefix = f"{name}." if name else ""
-        found.append(Neurons(f"{prefix}weight", None if bias is None else f"{prefix}bias", len(weight)))
     return tuple(found)
+
+
+def _own(layer: nn.Module) -> dict[str, nn.Parameter]:
+    return dict(layer.named_parameters(recurse=False))
 
 
 class MaskedNetwork(nn.Module):
@@ -133,21 +139,19 @@ class MaskedNetwork(nn.Module):
         """
         mask = self.mask if noise is None else self.mask + noise[0]
         changed: dict[str, Tensor] = {}
-        weights = dict(self.network.named_parameters())
         sizes = [unit.count for unit in self.neurons]
         relative = [None] * len(sizes) if noise is None else torch.split(1.0 + noise[1], sizes)
         for unit, factors, shift in zip(self.neurons, torch.split(mask, sizes), relative, strict=True):
-            weight = weights[unit.weight]
+            weight = self.network.get_parameter(unit.weight)
             changed[unit.weight] = weight * factors.view(-1, *[1] * (weight.ndim - 1))
             if shift is not None and unit.bias is not None:
-                changed[unit.bias] = weights[unit.bias] * shift
-        return functional_call(self.network, changed, (images,))
+                changed[unit.bias] = self.network.get_parameter(unit.bias) * shift
+        return call_with(self.network, changed, images)
 
 
 @torch.no_grad()
 def prune_neurons(model: nn.Module, neurons: Sequence[Neurons], factors: Tensor) -> None:
     """Multiply the weights of all neurons by ``factors`` (neurons,), 0 for those that are pruned."""
-    weights = dict(model.named_parameters())
     for unit, part in zip(neurons, torch.split(factors, [unit.count for unit in neurons]), strict=True):
-        weight = weights[unit.weight]
+        weight = model.get_parameter(unit.weight)
         weight.mul_(part.view(-1, *[1] * (weight.ndim - 1)).to(weight))

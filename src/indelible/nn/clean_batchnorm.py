@@ -17,6 +17,10 @@ variance of the clean rows only:
 Synchronised are ``nn.SyncBatchNorm`` layers, and all layers inside
 :func:`~indelible.nn.sync_batchnorm.synchronised_statistics` with ``all_layers``. The exchange is differentiable.
 
+A layer whose class has a ``forward`` of its own (an activation behind the normalisation, further arguments) keeps it:
+only its call of :func:`torch.nn.functional.batch_norm` is replaced (:mod:`indelible.nn.own_batchnorm`). One that
+computes its statistics in another way is refused in the first pass.
+
 Layers in evaluation mode (frozen by the user) keep using their running statistics. Models without BatchNorm pass
 through unchanged.
 """
@@ -33,6 +37,7 @@ from torch.nn.parameter import UninitializedParameter
 from indelible.base.errors import InputError
 from indelible.nn.fused_clean_batchnorm import fused_clean_batchnorm, is_fusible
 from indelible.nn.layers import BatchNorm, batch_norms
+from indelible.nn.own_batchnorm import answered_by, has_own_forward
 from indelible.nn.sync_batchnorm import joint_statistics, shares_statistics
 
 __all__ = ["clean_statistics", "normalise_by_clean_rows"]
@@ -91,7 +96,7 @@ def clean_statistics(model: nn.Module, *, clean: int, rows: int) -> Iterator[Non
     """
     if not 0 < clean <= rows:
         raise InputError(f"clean statistics need 1..{rows} clean rows, but {clean} were given.")
-    switched: list[tuple[BatchNorm, Callable[[Tensor], Tensor] | None]] = []
+    switched: list[tuple[BatchNorm, Callable[..., Any] | None]] = []
     try:
         for name, layer in batch_norms(model):
             if isinstance(layer.weight, UninitializedParameter):
@@ -101,7 +106,8 @@ def clean_statistics(model: nn.Module, *, clean: int, rows: int) -> Iterator[Non
             before = layer.__dict__.get("forward")
             switched.append((layer, before))
             joint = shares_statistics(layer, before)
-            layer.forward = partial(_forward, layer, name, clean, rows, joint)  # type: ignore[method-assign]
+            stand_in = _own_forward if has_own_forward(layer) else _forward
+            layer.forward = partial(stand_in, layer, name, clean, rows, joint)  # type: ignore[method-assign]
         yield
     finally:
         for layer, before in switched:
@@ -111,13 +117,35 @@ def clean_statistics(model: nn.Module, *, clean: int, rows: int) -> Iterator[Non
 
 
 def _forward(layer: BatchNorm, name: str, clean: int, rows: int, joint: bool, x: Tensor) -> Tensor:
+    return _normalise(layer, name, clean, rows, joint, x, layer.weight, layer.bias, layer.eps)
+
+
+def _own_forward(
+    layer: BatchNorm, name: str, clean: int, rows: int, joint: bool, *args: Any, **kwargs: Any
+) -> Any:  # fmt: skip
+    """Run the forward of a user's own class, with clean statistics where it calls BatchNorm."""
+    result, calls = answered_by(partial(_normalise, layer, name, clean, rows, joint), layer, *args, **kwargs)
+    if not calls and clean < rows:
+        raise InputError(
+            f"c-BN cannot give the layer {name!r} the statistics of the clean rows: {type(layer).__name__} is a "
+            "BatchNorm whose forward does not call torch.nn.functional.batch_norm. Call it there, or "
+            "set `clean_bn=False` for this network."
+        )
+    return result
+
+
+def _normalise(
+    layer: BatchNorm, name: str, clean: int, rows: int, joint: bool, x: Tensor, weight: Tensor | None,
+    bias: Tensor | None, eps: float,
+) -> Tensor:  # fmt: skip
+    """Normalise the rows of one call of one layer, of ``rows`` in the batch; gamma and beta are constants."""
     here, rest = divmod(x.shape[0] * clean, rows)
     if rest:
         raise InputError(
             f"the layer {name!r} sees {x.shape[0]} rows for a batch of {rows}: its rows cannot be told clean from "
             "marked. Use eps without c-BN (`clean_bn=False`) for this network."
         )
-    weight = None if layer.weight is None else layer.weight.detach()
-    bias = None if layer.bias is None else layer.bias.detach()
+    weight = None if weight is None else weight.detach()
+    bias = None if bias is None else bias.detach()
     group = getattr(layer, "process_group", None)
-    return normalise_by_clean_rows(x, here, weight, bias, layer.eps, joint=joint, group=group)
+    return normalise_by_clean_rows(x, here, weight, bias, eps, joint=joint, group=group)

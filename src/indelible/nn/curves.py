@@ -13,7 +13,8 @@ Paper: Garipov et al., "Loss Surfaces, Mode Connectivity, and Fast Ensembling of
 Their code counts control points and calls them bends: its "3 bends" are a, b and c, a curve of degree two.
 
 The public implementations write every architecture a second time, with layers that hold three sets of weights. Here the
-network's own code runs on the interpolated weights, through :func:`torch.func.functional_call`, so any module will do.
+network's own code runs on the interpolated weights (:func:`indelible.nn.substitution.call_with`), so any module will
+do, also one that holds a layer in two places or ties parameters: what is shared stays one point of the curve.
 A curve has no BatchNorm statistics of its own: those that training leaves in the bend belong to no single t. Whoever
 takes a point off the curve estimates them again (:func:`indelible.nn.batchnorm_estimate.estimate_statistics`).
 """
@@ -24,9 +25,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from indelible.base.errors import InputError
+from indelible.nn.substitution import call_with
 
 __all__ = ["BezierCurve", "bezier_point"]
 
@@ -69,7 +70,7 @@ class BezierCurve(nn.Module):
 
     def forward(self, images: Tensor, t: float = 0.5) -> Any:
         """Return what the network at ``t`` answers to ``images``."""
-        return functional_call(self.bend, self.point(t), (images,))
+        return call_with(self.bend, self.point(t), images)
 
     @torch.no_grad()
     def at(self, t: float) -> nn.Module:

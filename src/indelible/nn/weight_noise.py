@@ -10,13 +10,14 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value, vmap
+from torch.func import grad_and_value, vmap
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from indelible.nn.outputs import logits_of
 from indelible.nn.perturbation import perturbed
 from indelible.nn.statistics import untracked
+from indelible.nn.substitution import call_with
 
 __all__ = ["add_noisy_gradient", "gaussian", "trainable"]
 
@@ -63,12 +64,12 @@ def _at_once(
     model: nn.Module, images: Tensor, labels: Tensor, noise: Sequence[Sequence[Tensor]],
     scale: float | Tensor,
 ) -> Tensor:  # fmt: skip
-    weights, places = trainable(model), _places(model)
+    names = [name for name, weight in model.named_parameters() if weight.requires_grad]
+    weights = trainable(model)
     moved = [weight.detach() + torch.stack([draw[index] for draw in noise]) for index, weight in enumerate(weights)]
 
     def loss(changed: list[Tensor]) -> tuple[Tensor, Tensor]:
-        swapped = {name: changed[index] for name, index in places.items()}
-        found = F.cross_entropy(logits_of(functional_call(model, swapped, (images,), tie_weights=False)), labels)
+        found = F.cross_entropy(logits_of(call_with(model, dict(zip(names, changed, strict=True)), images)), labels)
         return scale * found, found  # scaled before the gradient is taken: afterwards is too late in float16
 
     # vmap has no rule for the fused attention kernels; the plain one is made of operations that it has rules for. For
@@ -81,18 +82,3 @@ def _at_once(
         weight.grad = own if weight.grad is None else weight.grad + own
     total: Tensor = losses.detach().sum()
     return total
-
-
-def _places(model: nn.Module) -> dict[str, int]:
-    """Return every place where a trainable parameter is held, with the parameter's number.
-
-    A tied parameter has several places. A module that is registered twice has its places once: torch would swap them
-    twice and put the wrong tensors back (it does so for ``tie_weights=True``).
-    """
-    number = {id(weight): index for index, weight in enumerate(trainable(model))}
-    return {
-        f"{prefix}.{name}".lstrip("."): number[id(weight)]
-        for prefix, module in model.named_modules()
-        for name, weight in module.named_parameters(recurse=False, remove_duplicate=False)
-        if id(weight) in number
-    }

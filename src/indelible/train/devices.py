@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from indelible.base.errors import InputError
-from indelible.train.allocator import keep_freed_memory
 from indelible.train.processes import current
 
 if TYPE_CHECKING:
@@ -50,8 +49,6 @@ def make_fabric(*, device: str = "auto", precision: str = "auto") -> "Fabric":
         raise InputError(f"unknown device {device!r}: use auto, cpu, cuda, cuda:N or mps.")
     if accelerator == "cuda" and not torch.cuda.is_available():
         raise InputError(f"the device {device!r} was asked for, but torch sees no CUDA device here. Use cpu.")
-    if accelerator == "cpu":
-        keep_freed_memory()
     chosen: Any = choose_precision(precision, accelerator)
     if group.world == 1:
         devices: Any = [int(index)] if index else 1

@@ -4,6 +4,7 @@
 """
 
 import hashlib
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
-from indelible.base.errors import InputError
+from indelible.base.errors import DivergedError, InputError
 from indelible.base.files import canonical_json
 from indelible.base.records import plain
 from indelible.base.seeding import derive_seed
@@ -227,10 +228,10 @@ class Loop:
         """Write the epoch's row; evaluate when it is time."""
         steps = (self.step - 1) % self.batches.steps + 1
         loss, speed = float(self.loss) / steps, self._speed()
-        if loss != loss:  # noqa: PLR0124 - only NaN differs from itself
-            raise InputError(
-                f"the loss became NaN in epoch {epoch + 1}. Lower the learning rate ({self.settings.lr:g}), or clip "
-                "gradients (clip=1)."
+        if not math.isfinite(loss):
+            raise DivergedError(
+                f"the loss became {'NaN' if math.isnan(loss) else 'infinite'} in epoch {epoch + 1}.",
+                f"Lower the learning rate ({self.settings.lr:g}), or clip gradients (clip=1).",
             )
         row: dict[str, Any] = {
             "phase": phase, "epoch": epoch + 1, "step": self.step, "loss": loss,

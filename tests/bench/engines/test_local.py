@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from indelible.bench.runner import Board, run_cells
 from indelible.bench.store import LocalStore, Store, open_store
 from indelible.bench.work import VOLATILE
 from tests.bench.micro import OTHER_ATTACKS, InlineEngine, cells_of, write_preset
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 
@@ -43,8 +45,13 @@ def start(preset: Path, store: Path, *more: str) -> "subprocess.Popen[bytes]":
     )  # fmt: skip
 
 
-def files(store: Path) -> int:
-    return sum(1 for _ in store.rglob("*"))
+def written(store: Path) -> set[tuple[str, int]]:
+    """Return every file of a store with the time of its last change."""
+    found = set()
+    for path in store.rglob("*"):
+        with suppress(FileNotFoundError):  # gone since it was listed
+            found.add((str(path), path.stat().st_mtime_ns))
+    return found
 
 
 @pytest.mark.slow
@@ -58,17 +65,18 @@ def test_killed_at_five_random_moments_the_records_are_those_of_an_uninterrupted
     killed = 0
     for _ in range(5):
         process = start(preset, place, "--workers", "1", "--threads", "1")
-        known, deadline = files(place), time.monotonic() + 120
-        # It has got to work, and then some: a moment that has nothing to do with cells, phases or checkpoints.
-        while files(place) <= known + 1 and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        time.sleep(chance.uniform(0.0, 1.0))
+        known = written(place)
+        seen, wanted = set(known), len(known) + chance.randint(2, 12)
+        # It has got to work, and then some: counted in what it writes, since a second is long or short.
+        while len(seen) < wanted and process.poll() is None:
+            seen |= written(place)
+            time.sleep(0.005)
         killed += process.poll() is None
         process.send_signal(signal.SIGKILL)
         process.communicate()
     assert killed >= 3  # else it was over before it could be killed five times
     last = start(preset, place, "--workers", "1", "--threads", "1")
-    said, errors = last.communicate(timeout=240)
+    said, errors = last.communicate(timeout=PATIENCE)
     assert last.returncode == 0, errors.decode()
     assert json.loads(said)["done"] == len(cells)
     assert outcomes(LocalStore(place)) == outcomes(whole)
@@ -84,7 +92,7 @@ def test_two_runners_do_each_cell_once(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("MICRO_LOG", str(log))
     runners = [start(preset, place, "--workers", "1", "--threads", "1") for _ in range(2)]
     for process in runners:
-        said, errors = process.communicate(timeout=240)
+        said, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, errors.decode()
         assert json.loads(said)["done"] == len(cells)
     assert LocalStore(place).finished() == {cell.digest for cell in cells}

@@ -7,13 +7,14 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tests.waiting import PATIENCE
 
 __all__ = ["Nasty", "misbehaving", "serving_run"]
 
@@ -30,6 +31,7 @@ class Nasty:
     requests: int = 0
     answered: list[str] = field(default_factory=list)  # digests of images whose answers went out whole
     released: threading.Event = field(default_factory=threading.Event)
+    ahead: float = 0.0  # seconds by which a trickling answer puts the asker's clock on
     url: str = ""
 
     def scores(self, images: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -71,7 +73,7 @@ def _changed(trick: str, scores: np.ndarray[Any, Any]) -> tuple[list[int], list[
 def misbehaving(site: Nasty) -> Iterator[Nasty]:  # noqa: C901 - one branch for each way to misbehave
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        timeout = 20
+        timeout = PATIENCE
 
         def do_GET(self) -> None:
             self.reply(200, {
@@ -92,7 +94,7 @@ def misbehaving(site: Nasty) -> Iterator[Nasty]:  # noqa: C901 - one branch for 
                 self.close_connection = True
                 return
             if trick == "hang":
-                site.released.wait(10)
+                site.released.wait(PATIENCE)
                 self.close_connection = True
                 return
             if trick == "trickle":
@@ -118,12 +120,10 @@ def misbehaving(site: Nasty) -> Iterator[Nasty]:  # noqa: C901 - one branch for 
             self.send_response(200)
             self.send_header("Content-Length", "1000")
             self.end_headers()
-            for _ in range(100):
-                if site.released.is_set():
-                    break
+            site.ahead += 10 * PATIENCE
+            while not site.released.wait(0.05):
                 self.wfile.write(b" ")
                 self.wfile.flush()
-                time.sleep(0.05)
             self.close_connection = True
 
         def reply(self, state: int, document: Any, headers: dict[str, str] | None = None) -> None:
@@ -173,5 +173,5 @@ def serving_run(run: Path, *words: str) -> Iterator[str]:
         yield json.loads(text)["url"]
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(PATIENCE)
         process.stdout.close()

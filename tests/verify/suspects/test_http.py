@@ -22,8 +22,10 @@ from indelible.verify.suspects import BadAnswerError, BudgetError, HttpSuspect, 
 from indelible.verify.suspects.locate import open_suspect
 from tests.conftest import SECRET, SHAPE, stripes
 from tests.verify.suspects.servers import Nasty, misbehaving
+from tests.waiting import PATIENCE, until
 
-QUICK = Persistence(timeout=0.4, tries=4, pause=0.01, longest=1.0)
+# Nothing is ever so slow: where an answer is to be given up, the test decides which (see `opened`).
+QUICK = Persistence(timeout=PATIENCE, tries=4, pause=0.01, longest=1.0)
 KEY = Key.create(kind="content", classes=4, shape=SHAPE, target=0, secret=SECRET)
 CARRIERS = stripes(40, seed=1)
 OPTIONS: dict[str, Any] = {"accuracy": False}
@@ -39,15 +41,41 @@ def label(image: np.ndarray[Any, Any]) -> int:
 
 
 @pytest.fixture
-def site() -> Iterator[Nasty]:
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nasty]:
     with misbehaving(Nasty(label)) as made:
+        monkeypatch.setattr(sys.modules[HttpSuspect.__module__], "time", Clock(made))
         yield made
 
 
+class Clock:
+    """The asker's clock: a server whose answer trickles puts it on."""
+
+    sleep = staticmethod(time.sleep)
+
+    def __init__(self, site: Nasty) -> None:
+        self.site = site
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.site.ahead
+
+
 def opened(site: Nasty, **more: Any) -> HttpSuspect:
+    """Open the site with a time-out for the requests that it lets hang, and for no others."""
     settings: dict[str, Any] = {"persistence": QUICK, "batch": 64, **more}
     suspect = open_suspect(site.url, classes=4, input={"dtype": "uint8"}, **settings)
     assert isinstance(suspect, HttpSuspect)
+    once = suspect._once
+
+    def impatient(method: str, address: str, body: bytes | None) -> bytes:
+        hangs, requests = method == "POST" and site.tricks[:1] == ["hang"], site.requests
+        suspect._client.timeout = suspect._http.Timeout(PATIENCE, read=0.05 if hangs else PATIENCE)
+        try:
+            return once(method, address, body)
+        finally:
+            # The server may take up the request after it was given up: only then is the next trick the next request's.
+            assert not hangs or until(lambda: site.requests > requests)
+
+    suspect._once = impatient  # type: ignore[method-assign]
     return suspect
 
 
@@ -131,6 +159,22 @@ def test_a_bad_answer_is_an_error_that_names_the_query(site: Nasty, tmp_path: Pa
     assert len(read_log(tmp_path / "q.jsonl").answers) == 64
 
 
+def test_the_time_out_is_that_of_the_settings(site: Nasty) -> None:
+    """Silence of any kind is given up after it; the server never answers, so that no machine is too slow."""
+    site.tricks += ["hang"]
+    suspect = HttpSuspect(opened(site).format, 4, Persistence(timeout=0.3, tries=1))
+    with pytest.raises(UnreachableError, match=r"silent for 0\.3 s"):
+        suspect.predict(CARRIERS.images[:2])
+
+
+def test_a_reply_that_trickles_is_given_up_as_a_whole(site: Nasty) -> None:
+    """Every byte comes in time, the whole does not: by the clock that the server puts on."""
+    site.tricks += ["trickle"]
+    suspect = HttpSuspect(opened(site).format, 4, Persistence(timeout=PATIENCE, tries=1))
+    with pytest.raises(UnreachableError, match=r"no whole reply within 1200 s"):
+        suspect.predict(CARRIERS.images[:2])
+
+
 @pytest.mark.parametrize("state", ["400", "401", "404", "301"])
 def test_refusals_end_the_run_at_once(site: Nasty, state: str) -> None:
     site.tricks += [state] * 5
@@ -157,7 +201,7 @@ def test_the_budget_is_kept_before_and_during(site: Nasty, tmp_path: Path) -> No
 
 
 def test_the_rate_is_kept(site: Nasty) -> None:
-    suspect = opened(site, batch=4, persistence=Persistence(timeout=2, rate=40))
+    suspect = opened(site, batch=4, persistence=Persistence(timeout=PATIENCE, rate=40))
     began = time.monotonic()
     suspect.predict(CARRIERS.images[:12])
     assert time.monotonic() - began >= 0.2  # three requests of four: the second and third wait 0.1 s each
@@ -205,8 +249,10 @@ import sys
 from indelible.verify.suspects.locate import open_suspect
 from indelible.verify.suspects import Persistence
 from tests.verify.suspects.test_http import CARRIERS, KEY, OPTIONS
+from tests.waiting import PATIENCE
 import indelible
-suspect = open_suspect(sys.argv[1], classes=4, input={"dtype": "uint8"}, batch=64, persistence=Persistence(timeout=60))
+lasting = Persistence(timeout=PATIENCE)
+suspect = open_suspect(sys.argv[1], classes=4, input={"dtype": "uint8"}, batch=64, persistence=lasting)
 indelible.verify_logged(suspect, KEY, CARRIERS, log=sys.argv[2], **OPTIONS)
 """
 
@@ -217,11 +263,9 @@ def test_killed_in_the_middle_and_resumed_without_a_repeated_query(
     log = tmp_path / "q.jsonl"
     site.tricks += ["", "", "", "hang"]
     process = subprocess.Popen([sys.executable, "-c", SESSION, site.url, str(log)])
-    ends = time.monotonic() + 60
-    while site.requests < 4 and time.monotonic() < ends and process.poll() is None:
-        time.sleep(0.02)
+    assert until(lambda: site.requests >= 4 or process.poll() is not None)
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(PATIENCE)
     site.released.set()
     assert len(site.answered) == 3 * 64
     with log.open("ab") as handle:

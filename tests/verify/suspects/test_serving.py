@@ -21,6 +21,7 @@ from indelible.verify.suspects import read_log
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
 from tests.evidence.cases import reader
 from tests.verify.suspects.servers import serving_run
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def owner(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def get(url: str) -> tuple[int, Any]:
     try:
-        with urllib.request.urlopen(url, timeout=10) as reply:  # noqa: S310 - our own server
+        with urllib.request.urlopen(url, timeout=PATIENCE) as reply:  # noqa: S310 - our own server
             return reply.status, json.loads(reply.read())
     except urllib.error.HTTPError as error:
         with error:

@@ -1,7 +1,7 @@
 """The local engine: worker processes of this machine, each with its own cores or GPU, that take one cell after another.
 
-Threads are pinned: two workers of two threads each on two cores run several times slower than two of one. (That freed
-memory is kept between steps is seen to by :mod:`indelible.train.allocator`.)
+Threads are pinned: two workers of two threads each on two cores run several times slower than two of one. Freed
+memory is kept between the steps of a cell and handed back between cells (:mod:`indelible.base.allocator`).
 
 A worker that dies (killed, out of memory) costs its cell's last checkpoint interval: the cell is reported as lost and a
 new worker takes its place. Workers end when the process that started them ends, however that happens.
@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import torch
 
+from indelible.base.allocator import hand_back_memory, keep_freed_memory
 from indelible.base.errors import InputError
 from indelible.base.progress import silenced
 from indelible.bench.engines import Job
@@ -165,6 +166,7 @@ def _work(pipe: Connection, threads: int) -> None:
     os.setpgid(0, 0)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
+    keep_freed_memory()
     with silenced():
         while True:
             try:
@@ -179,6 +181,7 @@ def _work(pipe: Connection, threads: int) -> None:
                 outcome = do_cell(store, cell, device=job.device, more=job.more, dead=job.dead)
             except KeyboardInterrupt:
                 return
+            hand_back_memory()
             pipe.send(outcome)
 
 

@@ -40,7 +40,6 @@ from indelible.embed.mixing import mix
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.models import build_model
 from indelible.nn.exponential import weighting
-from indelible.train.allocator import keep_freed_memory
 from indelible.train.objective import CrossEntropy, Step
 
 __all__ = ["APP_CASES", "CASES", "Scene", "memory_round", "plain_rate", "steps_round"]
@@ -110,8 +109,6 @@ class Scene:
 
     def work(self, case: str) -> tuple[Work, int]:
         """Return one unit of work of a case, and how many steps it is."""
-        if self.device.type == "cpu":
-            keep_freed_memory()  # as the training loop does
         mixed, samples = self.mixed
         source = self.batches(self.data if case in {PLAIN, PIPELINE} else mixed)
         if case == PIPELINE:
