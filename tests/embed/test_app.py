@@ -13,6 +13,7 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import ImageData
 from indelible.embed.app import AdversarialPerturbation, WatermarkPasses, watermark_loss
 from indelible.embed.marked import MarkedBatches
+from indelible.embed.stamping import StampedBatches
 from indelible.keys.key import Key
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
 
@@ -251,11 +252,24 @@ def test_every_k_steps_with_k_times_the_weight(net: TinyNet, data: ImageData, ke
 
 def test_a_head_start_raises_alpha_and_lets_it_fall() -> None:
     method = AdversarialPerturbation(alpha=0.03, head_start=3000, every=2)
-    # 2 * 0.03 * 3000 / t, between 2 * 0.03 and 2 * 0.2.
-    expected = {0: 0.4, 448: 0.4, 599: 0.3, 1499: 0.12, 2999: 0.06, 50_000: 0.06}
+    # 0.03 * 3000 / t, between 0.03 and 0.2; twice that once every second step has passes only.
+    expected = {0: 0.2, 448: 0.2, 599: 0.15, 999: 0.09, 1499: 0.12, 2999: 0.06, 50_000: 0.06}
     assert {step: method.weight(step) for step in expected} == pytest.approx(expected)
     constant = AdversarialPerturbation(alpha=0.03, every=2)
     assert {constant.weight(step) for step in expected} == {0.06}
+    passes = WatermarkPasses(TinyNet(), method, StampedBatches(Key.create(classes=4, shape=SHAPE), 8), first=10)
+    assert [step for step in range(1005, 1020) if passes.due(step)] == [
+        *range(1005, 1010),
+        1010,
+        1012,
+        1014,
+        1016,
+        1018,
+    ]
+    # Of 4,010 steps with the first pass at 0: a thousand and half of the rest.
+    assert method.extra_rows(4010) == pytest.approx(256 * (1000 + 3010 / 2) / 4010)
+    assert method.extra_rows(800) == 256
+    assert method.extra_rows() == 128
     assert AdversarialPerturbation(alpha=0.5, head_start=3000).weight(0) == 0.5  # never lowered
     with pytest.raises(InputError, match="head_start is a number of steps"):
         AdversarialPerturbation(head_start=-1)

@@ -36,6 +36,7 @@ _KEY_DEFAULTS = {
     "strength": 0.1, "source": None, "source_class": None,
 }  # fmt: skip
 _EARLY = "ft"
+_MARKS = 16  # of a codebook, from four classes up
 Inputs = Mapping[str, str | None]
 
 
@@ -150,7 +151,7 @@ def _model_cell(
     settings: dict[str, Any] = {
         "data": preset.data, "attacker": preset.attacker, "architecture": architecture, "key": _key_settings(kind),
         "method": method.name, "method_settings": _resolved(
-            EMBEDDINGS, method, preset.train_preset, _key_settings(kind)["labels"]
+            EMBEDDINGS, method, preset.train_preset, _key_settings(kind)
         ),
         "train": how.to_json(), "seed": seed,
     }  # fmt: skip
@@ -182,12 +183,12 @@ def _attack_cell(preset: Preset, model: Cell, attack: Variant) -> Cell:
     )  # fmt: skip
 
 
-def _resolved(registry: Any, variant: Variant, preset: str, labels: str = "fixed") -> dict[str, Any]:
+def _resolved(registry: Any, variant: Variant, preset: str, key: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return all settings of a method or attack, defaults included; unknown ones and wrong types are refused."""
     build = registry[variant.name].build
     scaled = dict(build.cpu_settings) if preset == "cpu" else {}
-    if labels == "codebook":
-        scaled |= build.codebook_settings
+    if key is not None and key["labels"] == "codebook":
+        scaled |= build.for_codebook(key["marks"] or _MARKS)
     resolved: dict[str, Any] = build.of({**scaled, **variant.settings}).to_json()
     return resolved
 

@@ -111,7 +111,8 @@ def _embedding(settings: Mapping[str, Any], owned: float) -> float:
         noisy = max(0, train["epochs"] - own["start_epoch"])
         extra = noisy * own["levels"] * own["draws"] * own["batches"] * own["rows"]
     elif settings["method"] == "app":
-        extra = plain * AdversarialPerturbation.of(own).extra_rows() / train["batch_size"]
+        steps = max(1, round(plain / train["batch_size"]))
+        extra = plain * AdversarialPerturbation.of(own).extra_rows(steps) / train["batch_size"]
     elif settings["method"] == "ntl":
         extra = plain * (own["rows"] or train["batch_size"]) / train["batch_size"]
     elif settings["method"] in {"pgd-at", "trades"}:

@@ -21,9 +21,10 @@ and Algorithm 1:
 | - | ``ascent_rows`` | None | ours: watermark rows, and clean rows, of the ascent pass; None: as many as there are |
 | H | ``head_start`` | 0 | ours: in step t alpha is multiplied by max(1, H / t), up to 0.2; 0: constant, the paper |
 
-With a codebook the defaults are ours: alpha 0.03, 32 + 32 rows in every second step, a head start of 3,000. The marks
-are learnt early, while the learning rate is high, and held at a low price later; short runs have a large alpha
-throughout, and nobody has to know how many steps there will be.
+A head start also makes the passes in every step up to t = H / 3. With a codebook the defaults are ours: alpha 0.03, two
+rows for each mark (32 at least) and 32 clean ones in every second step, a head start of 3,000. The marks are learnt
+early, while the learning rate is high, and held at a low price later; short runs have a large alpha throughout, and
+nobody has to know how many steps there will be.
 
 ``eps=0`` with ``clean_bn=True`` is the "c-BN only" row of Table 3: the same watermark exposure without perturbation. It
 is the control that tells what the perturbation itself gives. At their defaults the last four settings are the paper's
@@ -90,7 +91,7 @@ class APP:
             All must have the same key, carriers, settings and seed.
         settings: ``eps``, ``alpha``, ``rows``, ``clean_rows``, ``norm``, ``clean_bn``, ``every``, ``after``,
             ``head_start``, ``keep`` and ``ascent_rows`` as in :class:`AdversarialPerturbation`; with carriers also
-            ``fraction``. With a codebook they have the defaults of ``AdversarialPerturbation.codebook_settings``.
+            ``fraction``. With a codebook they have the defaults of :meth:`AdversarialPerturbation.for_codebook`.
 
     Example:
         >>> mark = indelible.APP(model, key)  # doctest: +SKIP
@@ -107,7 +108,7 @@ class APP:
         distributed: bool | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         check_own_loop(key, carriers, augmentation, settings)
-        ours = AdversarialPerturbation.codebook_settings if key.labels == "codebook" else {}
+        ours = {} if key.marks is None else AdversarialPerturbation.for_codebook(key.marks)
         self.method = AdversarialPerturbation.of({**ours, **settings})
         if steps is None and self.method.after > 0:
             raise InputError("`after` is a share of the training: say how many steps it has, for example steps=31200.")
@@ -228,11 +229,6 @@ class AdversarialPerturbation(EmbeddingMethod):
     # Few steps need a larger alpha than the paper's; smaller passes keep the price near twice plain training.
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "alpha": 0.05, "rows": 32, "clean_rows": 32}
 
-    # Chosen on seeds 0 to 9: learnt by small networks in some hundred steps, and cheap in long runs.
-    codebook_settings: ClassVar[Mapping[str, Any]] = {
-        "alpha": 0.03, "rows": 32, "clean_rows": 32, "every": 2, "head_start": 3000,
-    }  # fmt: skip
-
     # Both 1.25 times plain training at a batch of 128; the alpha of fast is for some 3,000 steps. docs/speed.md.
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "light": {"rows": 16, "clean_rows": 16, "after": 0.5},
@@ -264,10 +260,23 @@ class AdversarialPerturbation(EmbeddingMethod):
             raise InputError(f"eps and alpha must not be negative, but are {self.eps} and {self.alpha}.")
         if min(self.rows, self.clean_rows, self.every, self.keep, self.ascent_rows or 1) < 1 or self.ascent_rows == 0:
             raise InputError("rows, clean_rows, every, keep and ascent_rows must be at least 1.")
-        if self.head_start < 0:
-            raise InputError(f"head_start is a number of steps, 0 for none, got {self.head_start}.")
+        if self.head_start < 0 or (self.head_start and self.keep > 1):
+            raise InputError(
+                f"head_start is a number of steps, 0 for none, and does not go with keep: got {self.head_start} and "
+                f"keep={self.keep}."
+            )
         if not 0.0 <= self.after < 1.0:
             raise InputError(f"after is a share of the training in [0, 1), but is {self.after}.")
+
+    @classmethod
+    def for_codebook(cls, marks: int) -> Mapping[str, Any]:
+        """Return the defaults for a codebook: two rows for each mark, and a head start."""
+        return {"alpha": 0.03, "rows": max(32, 2 * marks), "clean_rows": 32, "every": 2, "head_start": 3000}
+
+    @property
+    def dense(self) -> int:
+        """Steps after the first watermark pass that all have passes: a third of the head start."""
+        return self.head_start // 3
 
     def first_step(self, steps: int) -> int:
         """Return the step of the first watermark pass in a training of so many; the last one at the latest."""
@@ -279,14 +288,23 @@ class AdversarialPerturbation(EmbeddingMethod):
         Without a head start, alpha on average over all steps, whatever share of them has passes.
         """
         raised = max(1.0, self.head_start / (number + 1))
-        return max(self.alpha, min(_MOST, self.alpha * raised)) * self.every / (1 - self.after)
+        rare = 1 if number < self.dense else self.every
+        return max(self.alpha, min(_MOST, self.alpha * raised)) * rare / (1 - self.after)
 
-    def extra_rows(self) -> float:
-        """Return how many rows a step passes beyond its ordinary ones, on average over the whole training."""
+    def extra_rows(self, steps: int | None = None) -> float:
+        """Return how many rows a step passes beyond its ordinary ones, on average over a training of so many steps.
+
+        Without ``steps``, over one that is long beside its head start.
+        """
         most = max(self.rows, self.clean_rows) if self.ascent_rows is None else self.ascent_rows
         descent = self.rows + self.clean_rows * self.clean_bn
         ascent = min(most, self.rows) + min(most, self.clean_rows) * self.clean_bn if self.eps > 0 else 0
-        return (1 - self.after) * (descent + ascent / self.keep) / self.every
+        share = 1 / self.every
+        if steps is not None and self.dense:
+            left = max(1, steps - self.first_step(steps))
+            often = min(1.0, self.dense / left)
+            share = often + (1 - often) / self.every
+        return (1 - self.after) * (descent + ascent / self.keep) * share
 
     def run(self, job: Embedding) -> None:
         """Train once, with Algorithm 1 in place of the ordinary step."""

@@ -24,7 +24,7 @@ from indelible.data.convert import as_data
 from indelible.data.images import Data
 from indelible.embed.mixing import mix
 from indelible.embed.stamping import StampedObjective
-from indelible.keys.key import FRESH, Key, Labels, WatermarkSamples
+from indelible.keys.key import FRESH, Key, WatermarkSamples
 from indelible.nn.layers import check_finite
 from indelible.nn.statistics import kept_frozen
 from indelible.train import Fitted, Objective, TrainSettings, fit
@@ -89,14 +89,17 @@ class EmbeddingMethod(Method):
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {}
     """What the ``cpu`` preset changes in this method's own settings."""
-    codebook_settings: ClassVar[Mapping[str, Any]] = {}
-    """What a codebook changes in them, in every preset: the paper's defaults are for one mark on fixed samples."""
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """What a recipe (:mod:`indelible.train.recipes`) changes in them, by its name."""
     alone: ClassVar[str] = ""
     """Why it cannot be shared among processes; empty if it can."""
     changes_model: ClassVar[bool] = True
     """False for a fingerprint, which is read off a model."""
+
+    @classmethod
+    def for_codebook(cls, marks: int) -> Mapping[str, Any]:  # noqa: ARG003 - methods override it
+        """Return what a codebook of so many marks changes in the defaults, which are for one mark on fixed samples."""
+        return {}
 
     def key_for(self, key: Key) -> Key:
         """Return the key that this method embeds, made of the one that the owner gave; by default that one."""
@@ -352,7 +355,7 @@ def _resolved(
 ) -> tuple[str, EmbeddingMethod]:  # fmt: skip
     """Return a method's name and value; a name takes what preset, key and recipe change."""
     if isinstance(method, str):
-        settings = settings_of(method, preset, recipe, settings, key.labels)
+        settings = settings_of(method, preset, recipe, settings, key.marks)
     return resolve(EMBEDDINGS, method, settings)
 
 
@@ -364,21 +367,20 @@ def key_for(
 
 
 def settings_of(
-    method: str, preset: str, recipe: str | None, settings: Mapping[str, Any], labels: Labels = "fixed"
+    method: str, preset: str, recipe: str | None, settings: Mapping[str, Any], marks: int | None = None
 ) -> dict[str, Any]:
     """Return the settings of a method; all that is not in them are its defaults.
 
-    In this order, the later wins: what the preset changes, what a codebook changes, what the recipe changes, what is
-    given.
+    In this order, the later wins: what the preset changes, what a codebook of so many marks changes, what the recipe
+    changes, what is given.
     """
     build = EMBEDDINGS[method].build
-    changes = {**(build.cpu_settings if preset == "cpu" else {}), **_for_labels(build, labels)}
+    changes = {
+        **(build.cpu_settings if preset == "cpu" else {}),
+        **({} if marks is None else build.for_codebook(marks)),
+    }
     named = {} if recipe is None else build.recipes.get(RECIPES[recipe].name, {})
     return {**changes, **named, **settings}
-
-
-def _for_labels(build: type[EmbeddingMethod], labels: Labels) -> Mapping[str, Any]:
-    return build.codebook_settings if labels == "codebook" else {}
 
 
 def _training(

@@ -156,8 +156,6 @@ class CertifiedTraining(EmbeddingMethod):
     negatives: float = 0.0
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "draws": 5, "start_epoch": 1, "rows": 32}
-    # A share of the rows of every batch: sixteen marks take more rows than one.
-    codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
 
     def __post_init__(self) -> None:
         if min(self.levels, self.draws, self.images, self.rows, self.batches, self.together) < 1:
@@ -168,6 +166,11 @@ class CertifiedTraining(EmbeddingMethod):
     def draws_at(self, level: int) -> int:
         """Return how many draws are made at ``level``: at sigma 0 all would be the same pass."""
         return self.draws if level * self.step > 0 else 1
+
+    @classmethod
+    def for_codebook(cls, marks: int) -> Mapping[str, Any]:  # noqa: ARG003 - the base class' signature
+        """Return a larger share of rows: several marks take more than one."""
+        return {"fraction": 0.05}
 
     def run(self, job: Embedding) -> None:
         """Train once, with noisy gradients added to some of the steps."""

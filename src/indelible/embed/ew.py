@@ -79,8 +79,6 @@ class ExponentialWeights(EmbeddingMethod):
     }  # fmt: skip
     # As long as Vanilla in all. The small ResNets have weights of up to 2, at which T = 2.0 is severe and taking EW off
     # costs the mark (docs/methods/ew.md has figures); what counts is T times the largest weight.
-    # A share of the rows of every batch: sixteen marks take more rows than one.
-    codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
 
     def __post_init__(self) -> None:
         if self.leave not in _LEAVE:
@@ -108,6 +106,11 @@ class ExponentialWeights(EmbeddingMethod):
         if self.milestones is not None:
             schedule = Schedule.milestones(*(share * epochs for share in self.milestones))
         return settings.but(epochs=clean), settings.but(epochs=epochs, lr=self.lr or settings.lr, schedule=schedule)
+
+    @classmethod
+    def for_codebook(cls, marks: int) -> Mapping[str, Any]:  # noqa: ARG003 - the base class' signature
+        """Return a larger share of rows: several marks take more than one."""
+        return {"fraction": 0.05}
 
     def run(self, job: Embedding) -> None:
         """Train clean, then on the mixed set under EW, then take EW off."""

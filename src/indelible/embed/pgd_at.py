@@ -88,11 +88,14 @@ class PGDTraining(EmbeddingMethod):
 
     # Four passes a step in place of eleven; three larger steps reach the edge of the ball too.
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "steps": 3, "step": 4 / 255}
-    # A share of the rows of every batch: sixteen marks take more rows than one.
-    codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
 
     def __post_init__(self) -> None:
         check_ball(self.eps, self.step, self.steps, self.mode)
+
+    @classmethod
+    def for_codebook(cls, marks: int) -> Mapping[str, Any]:  # noqa: ARG003 - the base class' signature
+        """Return a larger share of rows: several marks take more than one."""
+        return {"fraction": 0.05}
 
     def run(self, job: Embedding) -> None:
         """Train once on the mixed set, at the worst inputs."""

@@ -110,13 +110,16 @@ class TradeOff(EmbeddingMethod):
 
     # Six passes a step in place of thirteen; three larger steps reach the edge of the ball too.
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "steps": 3, "step": 0.0155}
-    # A share of the rows of every batch: sixteen marks take more rows than one.
-    codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
 
     def __post_init__(self) -> None:
         check_ball(self.eps, self.step, self.steps, self.mode)
         if self.beta < 0 or self.start_noise < 0:
             raise InputError(f"beta and start_noise must not be negative, but are {self.beta} and {self.start_noise}.")
+
+    @classmethod
+    def for_codebook(cls, marks: int) -> Mapping[str, Any]:  # noqa: ARG003 - the base class' signature
+        """Return a larger share of rows: several marks take more than one."""
+        return {"fraction": 0.05}
 
     def run(self, job: Embedding) -> None:
         """Train once on the mixed set, with the TRADES loss."""

@@ -37,8 +37,11 @@ class Vanilla(EmbeddingMethod):
 
     # Some thousand images: one per cent would be too few to learn a mark from.
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02}
-    # A share of the rows of every batch: sixteen marks take more rows than one.
-    codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
+
+    @classmethod
+    def for_codebook(cls, marks: int) -> Mapping[str, Any]:  # noqa: ARG003 - the base class' signature
+        """Return a larger share of rows: several marks take more than one."""
+        return {"fraction": 0.05}
 
     def run(self, job: Embedding) -> None:
         """Train once, with the ordinary loss."""

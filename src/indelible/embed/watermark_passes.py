@@ -91,7 +91,8 @@ class WatermarkPasses:
 
     def due(self, number: int) -> bool:
         """Tell whether step ``number`` has watermark passes."""
-        return number >= self.first and (number - self.first) % self.method.every == 0
+        since = number - self.first
+        return since >= 0 and (since < self.method.dense or since % self.method.every == 0)
 
     def _fresh(self, number: int) -> bool:
         """Tell whether step ``number``, which has watermark passes, looks for the direction of delta anew."""
