@@ -25,7 +25,7 @@ def test_a_record_has_what_the_picture_of_a_codebook_needs(tmp_path: Path, codeb
         if not codebook:
             assert not _PICTURE & measured.keys()  # records of other keys stay as they were
             continue
-        assert _PICTURE <= measured.keys()
+        assert measured.keys() >= _PICTURE
         # 80 test images of four classes, bars in turn: 20 of each class, which do not count for a mark of that class.
         assert [len(row) for row in measured["table"]] == [4] * 12
         assert measured["hits"] == sum(

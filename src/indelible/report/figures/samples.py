@@ -1,4 +1,7 @@
-"""Marked images: the kinds in one row, content marks of several sizes and transparencies below."""
+"""Marked images: the kinds in one row, content marks of several sizes and transparencies below.
+
+The marks of a codebook stand in lines of six, each with its number and class.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -10,18 +13,25 @@ if TYPE_CHECKING:
 
 __all__ = ["samples_drawing"]
 
-_ROWS = {"kind": "kind", "size": "size", "transparency": "transparency"}
+_ROWS = {"kind": "kind", "size": "size", "transparency": "transparency", "mark": ""}
+_LINE = 6
 
 
 def samples_drawing(result: Samples) -> Drawing:
     """Return the figure of marked images."""
-    names = [name for name in _ROWS if any(one.row == name for one in result.pictures)]
-    table = [[one for one in result.pictures if one.row == name] for name in names]
+    names, table = [], []
+    for name in _ROWS:
+        row = [one for one in result.pictures if one.row == name]
+        lines = [row[at : at + _LINE] for at in range(0, len(row), _LINE)]
+        names += [name] * len(lines)
+        table += lines
     columns = max(map(len, table))
     alt = (
         f"An image of class {result.carrier} as it is and with content, noise and unrelated marks, and with content "
         f"marks of several sizes and transparencies. A marked model answers the marked ones with {result.answer}."
     )
+    if not result.answer:
+        alt = f"Every mark of a codebook with its secret class. {' '.join(result.sentences())}"
 
     def plot(figure: "Figure", ink: Ink) -> None:
         grid = figure.subplots(len(table), columns, squeeze=False)
