@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -127,7 +128,7 @@ def test_the_sheet_of_a_codebook_has_a_tile_for_each_mark(kind: Any, tmp_path: P
     whole = tiles(key, test)
     # Tiles of 28 x 28 enlarged five times, 140, with a gap of 2 on each side and a line of 16 below: four in a line.
     assert whole.size == (4 * 144, 2 * 160)
-    shown = torch.tensor(list(whole.crop((146, 2, 286, 142)).convert("L").getdata())).view(140, 140)
-    assert torch.equal(shown[::5, ::5], samples.images[1, 0].long())
+    shown = torch.from_numpy(np.array(whole)[2:142, 146:286, 0])
+    assert torch.equal(shown[::5, ::5], samples.images[1, 0])
     write_sheet(key, test, tmp_path / "sheet.png")
     assert stat.S_IMODE((tmp_path / "sheet.png").stat().st_mode) == 0o600
