@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["samples_drawing"]
 
 _ROWS = {"kind": "kind", "size": "size", "transparency": "transparency", "mark": ""}
-_LINE = 6
+_LINE, _LONGEST = 6, 17
 
 
 def samples_drawing(result: Samples) -> Drawing:
@@ -47,7 +47,8 @@ def samples_drawing(result: Samples) -> Drawing:
                         image[:, :, :3] if image.shape[2] >= 3 else image[:, :, 0], cmap="gray", vmin=0, vmax=255,
                         interpolation="none",
                     )  # fmt: skip
-                    axes.set_title(literal(line[column].title), fontweight="normal")
+                    small = {"fontsize": 5.0} if names[number] == "mark" else {}  # room for a class's name
+                    axes.set_title(literal(line[column].title[:_LONGEST]), fontweight="normal", **small)
                 if column == 0:
                     axes.set_ylabel(_ROWS[names[number]], color=ink["muted"])
 
