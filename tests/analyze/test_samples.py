@@ -75,7 +75,7 @@ def test_a_codebook_shows_every_mark_with_its_class(kind: Kind) -> None:
             assert torch.equal(one.image(), mark.draw(1, "verify")[0])
             assert one.changed is None
         else:
-            assert torch.equal(one.image(), mark.apply(data.images[2:3])[0])  # type: ignore[union-attr]
+            assert torch.equal(one.image(), mark.apply(data.images[2:3])[0])
     assert made.carrier == ("bar 2" if kind == "content" else "")
     assert made.sentences()[0].startswith("A marked model answers each of 5 marks with its secret class")
     assert Samples.from_json(made.to_json()) == made

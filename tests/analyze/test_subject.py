@@ -16,7 +16,7 @@ from tests.conftest import SECRET, SHAPE, TinyNet, stripes
 def _subject(kind: Kind = "content", labels: str | None = None) -> Subject:
     torch.manual_seed(3)
     more = {"marks": 12} if labels is None else {"labels": labels}
-    key = Key.create(kind=kind, classes=4, shape=SHAPE, secret=SECRET, **more)  # type: ignore[arg-type]
+    key = Key.create(kind=kind, classes=4, shape=SHAPE, secret=SECRET, **more)
     return Subject.of(
         TinyNet(), key, test=stripes(120, seed=1), attacker=stripes(96, seed=2), owner=stripes(160), label="book"
     )
@@ -26,13 +26,14 @@ def test_samples_of_a_codebook_are_the_ones_that_count() -> None:
     subject = _subject()
     found = subject.marked(100)  # 8 of each of 12 marks
     whole = subject.key.samples(subject.test, purpose="verify", count=96)
-    assert len(found) == int((whole.true != whole.labels).sum()) < 96
-    assert (found.true != found.labels).all()
+    assert whole.true is not None
+    assert found.true is not None
     assert found.marks is not None
+    assert len(found) == int((whole.true != whole.labels).sum()) < 96
+    assert bool((found.true != found.labels).all())
     assert set(found.marks.tolist()) == set(range(12))
-    embedded = subject.embedded(24)
-    plain = subject.owner.images
-    assert embedded.images.shape[1:] == plain.shape[1:]
+    owned = subject.key.samples(subject.owner, purpose="embed", count=24)
+    assert torch.equal(subject.embedded(24).images, owned.images[owned.counted])  # on the owner's images
     assert len(subject.marked(3)) <= 12  # never fewer than one image of a mark
     assert len(_subject("unrelated").marked(100)) == 96  # belong to no class: all count
 

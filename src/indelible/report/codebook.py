@@ -78,7 +78,9 @@ def answers_of(verdict: Any) -> Answers | None:
     """Read the answers from a verdict, or from what a record measured; None without those of a codebook."""
     if not isinstance(verdict, Mapping):
         return None
-    table, drawn, counts = verdict.get("table"), verdict.get("drawn"), verdict.get("counts")
+    table: Any = verdict.get("table")
+    drawn: Any = verdict.get("drawn")
+    counts: Any = verdict.get("counts")
     if not _is_table(table) or not _is_row(drawn) or len(drawn) != len(table) or not table:
         return None
     if len({len(row) for row in table}) > 1 or not all(0 <= number < len(table[0]) for number in drawn):
