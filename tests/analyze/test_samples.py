@@ -7,7 +7,9 @@ import torch
 
 from indelible.analyze.samples import Samples, SamplesSettings, samples
 from indelible.base.errors import InputError
-from indelible.keys.key import Key
+from indelible.keys.key import Key, Kind
+from indelible.keys.unrelated import UnrelatedMark
+from indelible.report.figures.samples import samples_drawing
 from tests.conftest import SECRET, SHAPE, stripes
 
 
@@ -58,3 +60,25 @@ def test_a_key_without_a_target_class_is_refused() -> None:
     key = Key.create(classes=4, shape=SHAPE, labels="keyed", secret=SECRET)
     with pytest.raises(InputError, match="keyed labels"):
         samples(key, stripes(8))
+
+
+@pytest.mark.parametrize("kind", ["content", "unrelated"])
+def test_a_codebook_shows_every_mark_with_its_class(kind: Kind) -> None:
+    key, data = Key.create(kind=kind, classes=4, shape=SHAPE, marks=5, secret=SECRET), stripes(8)
+    made = samples(key, data, SamplesSettings(image=2))
+    book = key.codebook()
+    shown = made.pictures[kind == "content" :]
+    assert [one.title for one in shown] == [f"{at + 1}: bar {c}" for at, c in enumerate(book.classes.tolist())]
+    assert all(one.row == "mark" for one in made.pictures)
+    for mark, one in zip(book.marks, shown, strict=True):
+        if isinstance(mark, UnrelatedMark):
+            assert torch.equal(one.image(), mark.draw(1, "verify")[0])
+            assert one.changed is None
+        else:
+            assert torch.equal(one.image(), mark.apply(data.images[2:3])[0])
+    assert made.carrier == ("bar 2" if kind == "content" else "")
+    assert made.sentences()[0].startswith("A marked model answers each of 5 marks with its secret class")
+    assert Samples.from_json(made.to_json()) == made
+    assert samples_drawing(made).height > 0
+    with pytest.raises(InputError, match="image 8"):
+        samples(key, data, SamplesSettings(image=8))

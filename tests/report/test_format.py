@@ -2,7 +2,16 @@
 
 import pytest
 
-from indelible.report.format import duration, equation, join_words, p_value, percent, plain_number
+from indelible.report.format import (
+    duration,
+    equation,
+    join_words,
+    p_value,
+    percent,
+    plain_number,
+    verdict_note,
+    verdict_sign,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +55,12 @@ def test_counts_and_lists() -> None:
         "a and b",
         "a, b and c",
     ]
+
+
+def test_verdicts_behind_a_rate() -> None:
+    assert verdict_note(True, 3e-12) == "owned, p = 3e-12"
+    assert verdict_note(False, 0.42) == "not shown, p = 0.42"
+    assert verdict_note(None, None) == "no verdict"
+    assert [verdict_sign(owned) for owned in ([True], [False], [True, False], [None], [], [None, True])] == [
+        "✓", "✗", "1/2 ✓", "?", "?", "✓",
+    ]  # fmt: skip

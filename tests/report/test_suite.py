@@ -32,12 +32,13 @@ def test_rows_from_runs(tmp_path: Path) -> None:
     (row,) = suite([tmp_path])
     assert list(row.after) == ["ft", "nad", "distill"]
     assert row.avg_drop == pytest.approx(0.4)  # (0.3 + 0.5) / 2: distillation is not among the paper's six
-    assert row.to_json()["after"]["nad"] == {"ba": 0.79, "wsr": 0.5}
+    assert row.to_json()["after"]["nad"] == {"ba": 0.79, "wsr": 0.5, "owned": True, "p_value": 0.0}
+    assert (row.to_json()["owned"], row.to_json()["p_value"]) == (None, None)
     table = suite_table([row])
     assert [str(column.header) for column in table.columns] == [
         "Type", "Method", "%", "Before", "FT", "NAD", "AvgDrop"
     ]  # fmt: skip
-    assert [list(column.cells)[1] for column in table.columns][3:] == ["100.0", "70.0", "50.0", "40.0"]
+    assert [list(column.cells)[1] for column in table.columns][3:] == ["100.0?", "70.0✓", "50.0✓", "40.0"]
 
 
 def test_the_papers_row_fits_a_terminal_of_80_columns() -> None:

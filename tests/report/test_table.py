@@ -40,7 +40,12 @@ def test_what_prints_the_same_is_equally_good(tmp_path: Path) -> None:
 
 def test_without_verdicts_before_the_attack_there_are_no_empty_columns(tmp_path: Path) -> None:
     table = before_after(collect([make_run(tmp_path / "v", metrics={"ba": 0.5})]))
-    assert [column.measure for column in table.columns] == ["ba", "wsr", "wsr_embedded"]
+    assert [column.measure for column in table.columns] == ["ba", "wsr"]
+
+
+def test_a_rate_without_a_verdict_says_so(tmp_path: Path) -> None:
+    table = before_after(collect([make_run(tmp_path / "v", metrics={"ba": 0.5, "wsr": 0.9, "wsr_embedded": 1.0})]))
+    assert [cell.text for cell in table.rows[0].cells] == ["50.0", "90.0", "100.0", "–", "no verdict"]
 
 
 def test_markdown_has_the_same_cells_and_escapes_markup(tmp_path: Path) -> None:

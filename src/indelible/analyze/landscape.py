@@ -145,7 +145,7 @@ class Landscape(Analysis):
         return [
             f"{plane.label}: WSR first falls below 50 % at the relative distance {_words(plane.adv)} along the "
             f"adversarial direction and {_words(plane.ft)} along fine-tuning; {100 * plane.removed:.1f} % of the plane "
-            f"has lost the mark but keeps BA to within 5 points."
+            f"has a WSR below 50 % but keeps BA to within 5 points."
             for plane in self.planes
         ]
 

@@ -9,11 +9,13 @@ Paper: Gan et al., ICCV 2023, Figure 4 (the three kinds) and Figure 8 (trigger s
 | ``strength`` | 0.1 | Appendix B: standard deviation of the noise |
 | ``image`` | 0 | ours: which of the test images outside the target class carries the marks |
 
-All marks are those of one key's secret. The pictures give them away: keep the figure as you keep the key.
+All marks are those of one key's secret. A codebook has no kinds and sizes to compare: each of its marks is shown, with
+the class that the secret drew for it, and ``sizes``, ``transparencies`` and ``strength`` are not used. The pictures
+give the marks away: keep the figure as you keep the key.
 """
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -24,9 +26,12 @@ from indelible.analyze.document import Analysis
 from indelible.base.errors import InputError
 from indelible.base.methods import Method
 from indelible.data.convert import as_data
+from indelible.data.images import Data
 from indelible.keys.key import Key
 
 __all__ = ["Picture", "Samples", "SamplesSettings", "samples"]
+
+_PLAIN = "original"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +53,7 @@ class Picture:
     """One picture.
 
     Attributes:
-        row: ``"kind"``, ``"size"`` or ``"transparency"``.
+        row: ``"kind"``, ``"size"`` or ``"transparency"``; ``"mark"`` for those of a codebook.
         title: What it shows.
         shape: (C, H, W).
         pixels: Its bytes, in that order, as base64.
@@ -75,7 +80,7 @@ class Samples(Analysis):
     Attributes:
         settings: What is shown.
         carrier: Class of the image that carries the marks.
-        answer: Class that a marked model answers with.
+        answer: Class that a marked model answers with; empty for a codebook, whose titles name it.
         pictures: The pictures, row by row.
     """
 
@@ -93,25 +98,35 @@ class Samples(Analysis):
 
     def sentences(self) -> list[str]:
         """Say what is shown and how much the marks change."""
+        if not self.answer:
+            return [_said([one for one in self.pictures if one.title != _PLAIN])]
         marks = [
             f"{one.title} changes {100 * one.changed:.1f} % of the pixels (RMS {one.rms:.3f} of their range)"
             for one in self.pictures
-            if one.row == "kind" and one.changed is not None and one.rms is not None and one.title != "original"
+            if one.row == "kind" and one.changed is not None and one.rms is not None and one.title != _PLAIN
         ]
         return [f"A marked model answers each marked picture with {self.answer!r}: {'; '.join(marks)}."]
+
+
+def _said(marks: Sequence[Picture]) -> str:
+    changed = [one.changed for one in marks if one.changed is not None]
+    rest = f", which change {100 * min(changed):.1f} to {100 * max(changed):.1f} % of the pixels" if changed else ""
+    return f"A marked model answers each of {len(marks)} marks with its secret class{rest}."
 
 
 def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) -> Samples:
     """Draw one image with every kind of mark, and with content marks of several sizes and transparencies.
 
     Args:
-        key: Its secret decides all marks, whatever its own kind is.
+        key: Its secret decides all marks, whatever its own kind is. A codebook is drawn with each of its own marks.
         carriers: Test images.
         settings: Which variants.
     """
     chosen = settings or SamplesSettings()
     data = as_data(carriers, classes=key.classes)
     key.check_fits(data)
+    if key.labels == "codebook":
+        return _codebook(key, data, chosen)
     target = key.one_target
     eligible = (data.labels != target).nonzero().flatten()
     if not 0 <= chosen.image < len(eligible):
@@ -120,7 +135,7 @@ def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) ->
         )
     found = data.gather(eligible[chosen.image : chosen.image + 1])
     original = found.images[0].cpu()
-    pictures = [_picture("kind", "original", original, original)]
+    pictures = [_picture("kind", _PLAIN, original, original)]
     pictures += [
         _picture(row, title, _marked(mark, original), original, mark) for row, title, mark in _marks(key, chosen)
     ]
@@ -128,6 +143,23 @@ def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) ->
         settings=chosen, carrier=data.classes[int(found.labels[0])], answer=data.classes[target],
         pictures=tuple(pictures),
     )  # fmt: skip
+
+
+def _codebook(key: Key, data: Data, settings: SamplesSettings) -> Samples:
+    """Draw one image with every mark of a codebook."""
+    if not 0 <= settings.image < len(data):
+        raise InputError(f"image {settings.image} is wanted, but {data.name!r} has {len(data)} images.")
+    book, found = key.codebook(), data.gather(torch.tensor([settings.image]))
+    original = found.images[0].cpu()
+    drawn = book.draw(data, torch.tensor([settings.image]), 1, "verify")
+    own = key.kind != "unrelated"
+    pictures = [_picture("mark", _PLAIN, original, original)] if own else []
+    pictures += [
+        _picture("mark", f"{number}: {data.classes[label]}", image, original, key)
+        for number, (image, label) in enumerate(zip(drawn, book.classes.tolist(), strict=True), 1)
+    ]
+    carrier = data.classes[int(found.labels[0])] if own else ""
+    return Samples(settings=settings, carrier=carrier, answer="", pictures=tuple(pictures))
 
 
 def _marks(key: Key, settings: SamplesSettings) -> Iterator[tuple[str, str, Key]]:

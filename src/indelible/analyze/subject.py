@@ -89,7 +89,8 @@ class Subject:
     ) -> Self:  # fmt: skip
         """Make a subject of any model; data may come in every form that ``embed`` takes."""
         check_finite(model)
-        _ = key.one_target  # refuses keyed labels, which fresh samples do not carry, before any work
+        if key.labels != "codebook":
+            _ = key.one_target  # refuses keyed labels, which fresh samples do not carry, before any work
         first, second, third = (as_data(data, classes=key.classes) for data in (test, attacker, owner))
         key.check_fits(first)
         check_classifier(model, first, normalize=normalize)
@@ -112,7 +113,12 @@ class Subject:
 
     @property
     def target(self) -> int:
-        """The class that watermark samples are answered with."""
+        """The class that watermark samples are answered with; refuses a codebook, which has one for each mark."""
+        if self.key.labels == "codebook":
+            raise InputError(
+                f"this analysis needs one target class, and the key of {self.label} is a codebook of {self.key.marks} "
+                "marks, each with its own. Embed with one class: indelible embed --target 0."
+            )
         return self.key.one_target
 
     @property
@@ -131,15 +137,30 @@ class Subject:
         return self._samples(self.test, "verify", count)
 
     def embedded(self, count: int) -> WatermarkSamples:
-        """Return at most ``count`` of the watermark samples that were embedded: D_w."""
+        """Return at most ``count`` of the watermark samples that were embedded: D_w.
+
+        A codebook is stamped on fresh images in every pass; samples on the owner's images stand for them.
+        """
+        if self.key.labels == "codebook":
+            return self._samples(self.owner, "embed", count)
         there = self.key.count or watermark_count(len(self.owner), self.fraction)
         return self._samples(self.owner, "embed", min(count, there))
 
     def _samples(self, data: Data, purpose: Purpose, count: int) -> WatermarkSamples:
+        if self.key.labels == "codebook":
+            return self._codebook(data, purpose, count)
         mark = self.key.mark()
         room = mark.capacity(purpose) if isinstance(mark, UnrelatedMark) else None
         eligible = int((data.labels != self.target).sum())
         return self.key.samples(data, purpose=purpose, count=min(count, eligible, count if room is None else room))
+
+    def _codebook(self, data: Data, purpose: Purpose, count: int) -> WatermarkSamples:
+        """Return at most ``count`` samples, as many of each mark; those whose true class is the mark's do not count."""
+        marks = self.key.codebook().marks
+        room = [mark.capacity(purpose) or count for mark in marks if isinstance(mark, UnrelatedMark)] or [len(data)]
+        each = max(1, min(count // len(marks), *room))
+        found = self.key.samples(data, purpose=purpose, count=each * len(marks))
+        return found.subset(found.counted.nonzero().flatten())
 
     def batches(self, images: Tensor, size: int = _BATCH) -> tuple[Tensor, ...]:
         """Return uint8 ``images`` as float batches that the model takes."""

@@ -9,6 +9,7 @@ The record is what tables and figures are made of, so it is complete without the
 | ``settings`` | all settings, defaults included |
 | ``inputs`` | digests of data, key and model that went in |
 | ``measured`` | ``ba``, ``wsr``, ``p_value``, ``owned``, hits, trials, null rate; figures that an attack noted |
+| ``measured`` of a codebook | also ``table``, ``drawn``, ``counts`` and ``binding``: the picture of marks and classes |
 | ``reported`` | ``ba`` and ``wsr`` of the paper, or null |
 | ``curve``, ``history`` | rates at every strength of an attack; rates by epoch of a model |
 | ``seconds``, ``images``, ``images_per_second`` | of all sessions of the run, without evaluation |
@@ -43,6 +44,7 @@ __all__ = ["VOLATILE", "Outcome", "do_cell"]
 
 _FORMAT = 1
 _VERDICT = ("ba", "wsr", "p_value", "owned", "hits", "trials", "decoy_rate", "null_rate", "test")
+_CODEBOOK = ("table", "drawn", "counts", "binding")
 VOLATILE = ("seconds", "images_per_second", "hardware", "versions")
 """Fields of a record that say how it was made, not what came out."""
 
@@ -152,7 +154,7 @@ def _record(cell: Cell, run: Run, more: Mapping[str, Any]) -> dict[str, Any]:
         "format": _FORMAT,
         **cell.to_json(),
         "inputs": dict(record.inputs),
-        "measured": {**noted, **{name: verdict.get(name) for name in _VERDICT}},
+        "measured": {**noted, **{name: verdict.get(name) for name in _VERDICT}, **_codebook(verdict)},
         "reported": None,
         "curve": run.curve(),
         "history": rows,
@@ -163,3 +165,8 @@ def _record(cell: Cell, run: Run, more: Mapping[str, Any]) -> dict[str, Any]:
         "versions": dict(record.versions),
         **more,
     }
+
+
+def _codebook(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the picture of a codebook's verdict needs; nothing for other keys, whose records stay as they are."""
+    return {name: verdict[name] for name in _CODEBOOK if name in verdict} if verdict.get("table") else {}

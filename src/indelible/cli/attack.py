@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     from indelible.bench.making import judge
     from indelible.cli.describe import describe_run
     from indelible.data import load
-    from indelible.report.format import percent
+    from indelible.report.format import percent, verdict_note
     from indelible.train.run import Run
 
     if arguments.victim is None:
@@ -108,7 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
     transforms = _transforms(done)
     document = {"record": done.record.to_json(), "verdict": done.verdict()}
     lines = [
-        f"under {row['transform']} {row['strength']:g}: BA {percent(row['ba'])} %, WSR {percent(row['wsr'])} %"
+        f"under {row['transform']} {row['strength']:g}: BA {percent(row['ba'])} %, WSR {percent(row['wsr'])} % "
+        f"({verdict_note(row.get('owned'), row.get('p_value'))})"
         for row in transforms
     ]
     emit(arguments, document | ({"transforms": transforms} if lines else {}), "\n".join([*lines, describe_run(done)]))

@@ -5,7 +5,7 @@ from typing import Any
 
 from indelible.embed.base import advice
 from indelible.evidence.check import Checked
-from indelible.report.format import equation, percent
+from indelible.report.format import equation, percent, verdict_note
 from indelible.train.run import Run
 from indelible.verify import Verdict
 
@@ -14,7 +14,7 @@ __all__ = ["describe_certificate", "describe_check", "describe_run", "describe_v
 
 def describe_run(run: Run) -> str:
     """Describe a finished run: what it gave, what it cost, where it is."""
-    record, metrics = run.record, run.record.metrics
+    record, metrics, verdict = run.record, run.record.metrics, run.verdict()
     rates = [
         f"{title} {percent(metrics[name])} %"
         for name, title in (
@@ -25,9 +25,12 @@ def describe_run(run: Run) -> str:
         )
         if metrics.get(name) is not None
     ]
+    if metrics.get("wsr") is not None:
+        # A WSR by itself shows nothing: its verdict stands beside it.
+        known = {} if verdict is None else verdict
+        rates.append(verdict_note(known.get("owned"), known.get("p_value")))
     cost = f"{record.images} image passes in {record.seconds:.0f} s"
     lines = [f"{record.verb} {record.method}: {', '.join([*rates, cost])}", f"kept in {run.folder}"]
-    verdict = run.verdict()
     if verdict is not None:
         lines.insert(1, describe_verdict(verdict))
         if record.verb == "embed" and not verdict["owned"]:

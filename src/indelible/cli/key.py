@@ -31,7 +31,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     key_options(create)
     show = actions.add_parser("show", help="print a key's public part and check it against its digest")
     show.add_argument("folder", type=Path)
-    picture = actions.add_parser("picture", help="draw images without and with the mark")
+    picture = actions.add_parser(
+        "picture", help="draw images without and with the mark; a codebook's marks, each with its class"
+    )
     picture.add_argument("folder", type=Path)
     picture.add_argument("--data", required=True, help="data set to draw on")
     picture.add_argument("--out", type=Path, default=Path("marked.png"))
@@ -55,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     _, test = load(arguments.data)
     write_sheet(key, test, arguments.out)
-    text = f"wrote {arguments.out}: it shows the mark, so keep it like the key"
+    shows = "every mark and its secret class" if key.labels == "codebook" else "the mark"
+    text = f"wrote {arguments.out}: it shows {shows}, so keep it like the key"
     emit(arguments, {"picture": str(arguments.out)}, text)
     return 0
 

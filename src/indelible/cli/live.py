@@ -10,7 +10,7 @@ from indelible.base.progress import wanted
 from indelible.bench.cells import Cell
 from indelible.bench.runner import Board, State
 from indelible.bench.store import Store
-from indelible.report.format import ABSENT, duration, percent
+from indelible.report.format import ABSENT, SIGNS, duration, percent, verdict_note, verdict_sign
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -68,7 +68,8 @@ class LiveBoard:
         record = self._records[cell.digest]
         rates = record["measured"]
         cost = f"{duration(record['seconds'])}, {record['images_per_second'] or 0:.0f} images/s"
-        return f"{count}  {cell.name}: BA {percent(rates['ba'])} %, WSR {percent(rates['wsr'])} %  ({cost})"
+        verdict = verdict_note(rates.get("owned"), rates.get("p_value"))
+        return f"{count}  {cell.name}: BA {percent(rates['ba'])} %, WSR {percent(rates['wsr'])} % ({verdict}); {cost}"
 
     def _tick(self) -> None:
         if self._live is not None and time.monotonic() - self._drawn >= _REFRESH_SECONDS:
@@ -84,7 +85,7 @@ class LiveBoard:
             }
             done = f"{self.board.count('done')} of {len(self.board.cells)} cells, {duration(self._drawn - self.began)}"
             table = board_table(self.board.cells, self.board.states, self._records, running)
-            table.title, table.caption = self.title, done
+            table.title, table.caption = self.title, f"{done}\n{table.caption}"
             self._live.update(table, refresh=True)
 
 
@@ -98,7 +99,7 @@ def board_table(
     records: Mapping[str, Mapping[str, Any]],
     running: Mapping[str, str] | None = None,
 ) -> "Table":
-    """Return the WSR of every finished cell, and a sign for every other; several seeds show their mean and count.
+    """Return the WSR of every finished cell with its verdict, and a sign for every other; seeds show mean and count.
 
     Args:
         cells: The cells.
@@ -111,7 +112,7 @@ def board_table(
     from rich.table import Table
 
     attacks = list(dict.fromkeys(cell.attack for cell in cells if cell.attack is not None))
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left", title_justify="left")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left", title_justify="left", caption=SIGNS)
     networks = len({cell.architecture for cell in cells}) > 1
     for title in (*(["Network"] if networks else []), "Type", "Method"):
         table.add_column(title)
@@ -132,10 +133,12 @@ def _shown(
     cells: Sequence[Cell], measure: str, states: Mapping[str, State], records: Mapping[str, Mapping[str, Any]],
     running: Mapping[str, str],
 ) -> str:  # fmt: skip
-    known = [records[cell.digest]["measured"][measure] for cell in cells if records.get(cell.digest)]
-    known = [rate for rate in known if rate is not None]
+    found = [records[cell.digest]["measured"] for cell in cells if records.get(cell.digest)]
+    known = [one for one in found if one[measure] is not None]
     if known:
-        return percent(sum(known) / len(known)) + (f" ({len(known)}/{len(cells)})" if len(known) < len(cells) else "")
+        mean = percent(sum(one[measure] for one in known) / len(known))
+        sign = f" {verdict_sign([one.get('owned') for one in known])}" if measure == "wsr" else ""
+        return mean + sign + (f" ({len(known)}/{len(cells)})" if len(known) < len(cells) else "")
     for state in ("running", "failed", "elsewhere", "blocked", "waiting"):
         for cell in cells:
             if states.get(cell.digest) == state:

@@ -26,12 +26,13 @@ _TITLES = {
     "frontier": "Cost against robustness",
 }
 _NOTES = {
+    "curves": "A WSR shows ownership only where its verdict does: `indelible report` on the same records has both.",
     "landscape": "Black dot: the model itself. Red star: after 40 iterations of fine-tuning. Dashed: 50 %. BatchNorm "
-    "statistics are estimated anew at every point.",
+    "statistics are estimated anew at every point. A WSR is no verdict: that of a codebook may hold far below 50 %.",
     "tsne": "Panels of one row share one map; those of different models do not. The share of neighbours is counted in "
     "the feature space, not in the picture.",
     "frontier": "Open rings are controls: eps 0, the same exposure to watermark samples. Lines span kinds and seeds. "
-    "Variants of the same cost stand side by side.",
+    "Variants of the same cost stand side by side. A WSR shows ownership only where its verdict does.",
     "dynamics": "Measured from outside by the holder of the key; the attacker sees none of it.",
 }
 

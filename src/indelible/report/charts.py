@@ -64,15 +64,22 @@ def _plot(axes: "Axes", chart: Chart) -> None:
     for series in chart.series:
         slot = slot_of(series.look)
         colour = SENTINELS[slot.name]
+        xs, ys = [epoch for epoch, _ in series.points], [value for _, value in series.points]
         # Markers show what was measured; where there are many, every few are enough to tell the series apart.
         axes.plot(
-            [epoch for epoch, _ in series.points], [value for _, value in series.points],
-            color=colour, linestyle=(0, slot.dash) if slot.dash else "-", marker=slot.marker,
+            xs, ys, color=colour, linestyle=(0, slot.dash) if slot.dash else "-", marker=slot.marker,
             markeredgecolor=colour, markerfacecolor=colour, markevery=max(1, len(series.points) // 12),
             clip_on=False, solid_joinstyle="round",
         )  # fmt: skip
+        if series.hollow:
+            axes.plot(
+                [xs[at] for at in series.hollow], [ys[at] for at in series.hollow], linestyle="none",
+                marker=slot.marker, markeredgecolor=colour, markerfacecolor=SENTINELS["ground"], markersize=6,
+                clip_on=False, zorder=3,
+            )  # fmt: skip
     whole = chart.over == "Epoch" or bool(chart.ticks)
-    margin = 0.03 * (max(last - first, 1) if whole else (last - first) or 1)
+    # A single measurement gets room on both sides, or its axis would show fractions of an epoch.
+    margin = 0.03 * (max(last - first, 1) if whole else (last - first) or 1) if last > first else 0.5
     axes.set_xlim(first - margin, last + margin)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=_EDGE, integer=whole))
     axes.set_xlabel(chart.over)

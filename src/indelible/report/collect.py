@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.report.names import attack_titles, is_marked, method_title
+from indelible.report.names import attack_titles, carries_mark, method_title
 from indelible.train.run import Run
 
 __all__ = ["Entry", "Stage", "collect", "expand", "stage_of"]
@@ -131,7 +131,7 @@ def collect(paths: Paths) -> list[Entry]:
 def _entry(run: Run, attacks: Iterable[tuple[Run, str]]) -> Entry:
     title = method_title(run.record)
     after = _distinct_titles([stage_of(attack, name) for attack, name in attacks])
-    return Entry(title, title, is_marked(run.record), stage_of(run), after)
+    return Entry(title, title, carries_mark(run.record), stage_of(run), after)
 
 
 def _orphan(run: Run, title: str) -> Entry:

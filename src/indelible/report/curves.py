@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from indelible.report.collect import Entry, Stage
-from indelible.report.format import join_words
+from indelible.report.format import join_words, verdict_note
 
-__all__ = ["Chart", "Panel", "Series", "panels"]
+__all__ = ["HOLLOW", "Chart", "Panel", "Series", "panels"]
+
+HOLLOW = "Hollow markers of WSR: the verdict does not show ownership there."
 
 Point = tuple[float, float]
 _QUANTITIES = {"loss": "Training loss", "ba": "Benign accuracy (BA)", "wsr": "Watermark success rate (WSR)"}
@@ -23,11 +25,15 @@ _STRENGTH_RATES = {"ba": "BA", "wsr": "WSR", "accuracy": "Accuracy on the attack
 
 @dataclass(frozen=True)
 class Series:
-    """One curve: its label, the number of its look, and (epoch or strength, value) points; rates in percent."""
+    """One curve: its label, the number of its look, and (epoch or strength, value) points; rates in percent.
+
+    ``hollow`` are the numbers of the points at which a verdict did not show ownership.
+    """
 
     label: str
     look: int
     points: tuple[Point, ...]
+    hollow: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,7 @@ class Chart:
         when: What was going on: "embedding", "FT".
         over: What the horizontal axis shows: "Epoch", or what an attack varies.
         ticks: Names of the positions 0, 1, ... on it, when it shows names.
+        note: What a reader must know beside the title: a WSR's verdicts.
     """
 
     title: str
@@ -49,6 +56,7 @@ class Chart:
     when: str
     over: str = "Epoch"
     ticks: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def alt(self) -> str:
@@ -64,11 +72,12 @@ class Chart:
 
 @dataclass(frozen=True)
 class Panel:
-    """The charts of one stage, and which looks they use: (label, number)."""
+    """The charts of one stage, which looks they use - (label, number) - and what a reader must know beside them."""
 
     title: str
     charts: tuple[Chart, ...]
     legend: tuple[tuple[str, int], ...]
+    note: str = ""
 
 
 def panels(entries: Sequence[Entry]) -> list[Panel]:
@@ -94,9 +103,18 @@ def _panel(
             if (entry.marked or name != "wsr") and (points := _points(stage, before, name))
         ]
         if series:
-            charts.append(Chart(words, "%" if name in _RATES else "nats", tuple(series), when))
+            note = (
+                _verdicts([(entry, stage) for entry, stage, _ in stages if entry.marked], when) if name == "wsr" else ""
+            )
+            charts.append(Chart(words, "%" if name in _RATES else "nats", tuple(series), when, note=note))
     shown = {entry.method: looks[entry.label] for entry, _, _ in stages}
     return Panel(title, tuple(charts), tuple(shown.items()))
+
+
+def _verdicts(stages: Sequence[tuple[Entry, Stage]], when: str) -> str:
+    """Say which verdict stands behind the WSR at the end of a training or an attack."""
+    said = [f"{entry.label} {verdict_note(stage.owned, stage.p_value)}" for entry, stage in stages]
+    return f"After {when}: {'; '.join(said)}." if said else ""
 
 
 def _strengths(title: str, stages: Sequence[tuple[Entry, Stage]]) -> Panel:
@@ -107,7 +125,7 @@ def _strengths(title: str, stages: Sequence[tuple[Entry, Stage]]) -> Panel:
         if curve is None:
             continue
         series = tuple(
-            Series(label, look, points)
+            Series(label, look, points, _hollow(curve["rows"]) if name == "wsr" else ())
             for look, (name, label) in enumerate(_STRENGTH_RATES.items())
             if (
                 points := tuple((row["value"], 100.0 * row[name]) for row in curve["rows"] if row.get(name) is not None)
@@ -116,9 +134,18 @@ def _strengths(title: str, stages: Sequence[tuple[Entry, Stage]]) -> Panel:
         if series:
             name, chosen = str(curve["name"]), curve.get("chosen")
             taken = "" if chosen is None else f", {name} {chosen:g} chosen"
-            charts.append(Chart(f"{entry.label}{taken}", "%", series, title, name.capitalize()))
+            note = _verdicts([(entry, stage)], title)
+            charts.append(Chart(f"{entry.label}{taken}", "%", series, title, name.capitalize(), note=note))
     legend = {series.label: series.look for chart in charts for series in chart.series}
-    return Panel(f"Attack: {title}, at each strength", tuple(charts), tuple(legend.items()))
+    hollow = any(series.hollow for chart in charts for series in chart.series)
+    return Panel(
+        f"Attack: {title}, at each strength", tuple(charts), tuple(legend.items()), HOLLOW if hollow else ""
+    )  # fmt: skip
+
+
+def _hollow(rows: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    measured = [row for row in rows if row.get("wsr") is not None]
+    return tuple(number for number, row in enumerate(measured) if row.get("owned") is False)
 
 
 def _points(stage: Stage, before: Stage | None, name: str) -> tuple[Point, ...]:

@@ -3,10 +3,27 @@
 import math
 from collections.abc import Sequence
 
-__all__ = ["ABSENT", "duration", "equation", "join_words", "p_value", "percent", "plain_number"]
+__all__ = [
+    "ABSENT",
+    "NOT_SHOWN",
+    "OWNED",
+    "SIGNS",
+    "UNVERIFIED",
+    "duration",
+    "equation",
+    "join_words",
+    "p_value",
+    "percent",
+    "plain_number",
+    "verdict_note",
+    "verdict_sign",
+]
 
 ABSENT = "–"
 """What stands for a value that was not measured."""
+OWNED, NOT_SHOWN, UNVERIFIED = "✓", "✗", "?"
+"""Stand behind a WSR: the verdict shows ownership, does not, or nobody asked for one."""
+SIGNS = f"Behind a WSR: {OWNED} the verdict shows ownership, {NOT_SHOWN} it does not, {UNVERIFIED} no verdict was made."
 _SMALLEST = 1e-300
 _WRITTEN_OUT = 1e-3
 
@@ -32,6 +49,23 @@ def equation(value: float | None) -> str:
     """Write ``p = 3e-12``, or ``p < 1e-300``."""
     text = p_value(value)
     return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def verdict_note(owned: bool | None, value: float | None) -> str:
+    """Write a verdict to stand behind a WSR: ``owned, p = 3e-12``, ``not shown, p = 0.42`` or ``no verdict``."""
+    if owned is None:
+        return "no verdict"
+    return f"{'owned' if owned else 'not shown'}, {equation(value)}"
+
+
+def verdict_sign(owned: Sequence[bool | None]) -> str:
+    """Write the verdicts of one or more seeds as a sign; ``2/3 ✓`` where they differ."""
+    known = [one for one in owned if one is not None]
+    if not known:
+        return UNVERIFIED
+    if all(known):
+        return OWNED
+    return f"{sum(known)}/{len(known)} {OWNED}" if any(known) else NOT_SHOWN
 
 
 def plain_number(value: float | None) -> str:

@@ -11,7 +11,7 @@ from indelible.base.files import canonical_json
 from indelible.base.records import Record
 from indelible.embed import EMBEDDINGS
 
-__all__ = ["UNMARKED", "attack_title", "attack_titles", "is_marked", "method_title", "own_settings"]
+__all__ = ["UNMARKED", "attack_title", "attack_titles", "carries_mark", "is_marked", "method_title", "own_settings"]
 
 UNMARKED = "Unmarked model"
 
@@ -23,13 +23,18 @@ def own_settings(record: Record) -> Mapping[str, Any]:
 
 
 def is_marked(record: Record) -> bool:
-    """Tell whether the run put a watermark into its model."""
+    """Tell whether the run is one of an embedding method or an attack, not of plain training."""
     return record.verb != "train" and record.method != "none"
+
+
+def carries_mark(record: Record) -> bool:
+    """Tell whether the run put a watermark into its model; Vanilla with no share of marked images puts none."""
+    return is_marked(record) and not (record.method == "vanilla" and own_settings(record).get("fraction") == 0)
 
 
 def method_title(record: Record) -> str:
     """Name an embedding run's method in words."""
-    if not is_marked(record):
+    if not carries_mark(record):
         return UNMARKED
     if record.method == "app":
         return _app_title(own_settings(record))

@@ -9,6 +9,7 @@ from indelible.base.files import write_text
 from indelible.report import format as written
 from indelible.report.analyses import Shown, find_analyses, shown_analyses
 from indelible.report.charts import can_draw, drawn
+from indelible.report.codebook import pictured
 from indelible.report.collect import Entry, Stage, collect
 from indelible.report.curves import panels
 from indelible.report.environment import environment
@@ -84,7 +85,7 @@ def render(
     return environment().get_template("page.html.j2").render(
         title=title, outcome=outcome(entries), entries=entries, table=before_after(entries),
         alphas=sorted({one.verdict["alpha"] for one in judged if one.verdict.get("alpha") is not None}),
-        samples=samples, galleries=galleries(entries) if samples else [],
+        samples=samples, galleries=galleries(entries) if samples else [], books=pictured(entries),
         drawn=drawn(panels(entries)) if can_draw() else None, judged=judged,
         assumptions=assumptions.pop() if len(assumptions) == 1 else None,
         made=[_made(entry, stage, samples=samples) for entry in entries for stage in entry.stages],

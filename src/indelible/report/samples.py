@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from indelible.base.errors import IndelibleError
+from indelible.data.images import Data
+from indelible.keys.key import Key
 from indelible.keys.samples import WatermarkSamples
 from indelible.report.collect import Entry
+from indelible.report.sheet import marks_once
 from indelible.train.run import Run
 
 __all__ = ["Gallery", "Picture", "galleries", "png_uri"]
@@ -21,7 +24,10 @@ _SIDE = 112
 
 @dataclass(frozen=True)
 class Picture:
-    """One sample: data URIs of the original (None if the mark replaces the whole image) and of the marked image."""
+    """One sample: data URIs of the original (None if the mark replaces the whole image) and of the marked image.
+
+    ``true`` is the class of the original; of a codebook's mark the secret class.
+    """
 
     original: str | None
     marked: str
@@ -39,6 +45,8 @@ class Gallery:
         pictures: The samples.
         missing: Why there are none, if so.
         untargeted: A marked model is to answer them wrongly, with whichever class.
+        plain: Of a codebook, the image that all marks are drawn on; None for unrelated images.
+        codebook: One picture for each mark, with its secret class.
     """
 
     kind: str
@@ -47,6 +55,8 @@ class Gallery:
     pictures: tuple[Picture, ...]
     missing: str = ""
     untargeted: bool = False
+    plain: Picture | None = None
+    codebook: bool = False
 
 
 def galleries(entries: Sequence[Entry]) -> list[Gallery]:
@@ -66,6 +76,8 @@ def _gallery(run: Run, labels: Sequence[str]) -> Gallery:
         _, _, test = run.images()
         if key.fingerprint is not None:
             return Gallery(key.kind, "", tuple(labels), _queries(key.fingerprint.samples, test.classes))
+        if key.labels == "codebook":
+            return _codebook(key, test, labels)
         eligible = len(test) if key.target is None else int((test.labels != key.target).sum())
         # Few more than needed are drawn, one of each class is shown: six boots say less than six garments.
         samples = key.samples(test, purpose="verify", count=min(eligible, 20 * _PICTURES))
@@ -81,6 +93,21 @@ def _gallery(run: Run, labels: Sequence[str]) -> Gallery:
     # Keyed labels belong to the embedded samples; what is drawn here on test images only shows the mark.
     answer = "" if key.target is None else test.classes[key.target]
     return Gallery(key.kind, answer, tuple(labels), tuple(pictures), untargeted=key.labels == "untargeted")
+
+
+def _codebook(key: Key, test: Data, labels: Sequence[str]) -> Gallery:
+    """Return one picture for each mark, all on the same image, with its secret class."""
+    samples = marks_once(key, test)
+    pictures = tuple(
+        Picture(None, png_uri(image), test.classes[label])
+        for image, label in zip(samples.images, samples.labels.tolist(), strict=True)
+    )
+    plain = None
+    if key.kind != "unrelated":
+        found = test.gather(samples.carriers[:1])
+        uri = png_uri(found.images[0])
+        plain = Picture(uri, uri, test.classes[int(found.labels[0])])
+    return Gallery(key.kind, "", tuple(labels), pictures, plain=plain, codebook=True)
 
 
 def _queries(samples: WatermarkSamples, classes: Sequence[str]) -> tuple[Picture, ...]:

@@ -5,13 +5,13 @@ Attacks that the paper has not do not count; :func:`attacks_table` has a row for
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indelible.bench.attack_suite import AttackSuite
 from indelible.report.collect import Entry, Stage, collect
-from indelible.report.format import ABSENT, percent
+from indelible.report.format import ABSENT, SIGNS, percent, verdict_sign
 from indelible.train.run import Run
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Suite:
         ba: Accuracy before.
         wsr: Watermark success rate before.
         after: (BA, WSR) after each attack, the paper's first.
+        verdicts: (owned, p-value) after each attack; under the empty name, before any.
     """
 
     label: str
@@ -39,6 +40,7 @@ class Suite:
     ba: float | None
     wsr: float | None
     after: Mapping[str, tuple[float | None, float | None]]
+    verdicts: Mapping[str, tuple[bool | None, float | None]] = field(default_factory=dict)
 
     @property
     def avg_drop(self) -> float | None:
@@ -48,9 +50,19 @@ class Suite:
     def to_json(self) -> dict[str, Any]:
         """Return the row as plain JSON values."""
         return {
-            "label": self.label, "kind": self.kind, "ba": self.ba, "wsr": self.wsr, "avg_drop": self.avg_drop,
-            "after": {name: {"ba": ba, "wsr": wsr} for name, (ba, wsr) in self.after.items()},
+            "label": self.label, "kind": self.kind, "ba": self.ba, "wsr": self.wsr, **self._verdict(""),
+            "avg_drop": self.avg_drop,
+            "after": {name: {"ba": ba, "wsr": wsr, **self._verdict(name)} for name, (ba, wsr) in self.after.items()},
         }  # fmt: skip
+
+    def _verdict(self, name: str) -> dict[str, Any]:
+        owned, value = self.verdicts.get(name, (None, None))
+        return {"owned": owned, "p_value": value}
+
+    def sign(self, name: str = "") -> str:
+        """Return the verdict after an attack, by default before any, as a sign; nothing where no WSR is known."""
+        known = self.after[name][1] if name else self.wsr
+        return "" if known is None else verdict_sign([self.verdicts.get(name, (None, None))[0]])
 
 
 def average_drop(before: float | None, after: Sequence[float | None]) -> float | None:
@@ -81,6 +93,7 @@ def _row(entry: Entry) -> Suite:
         ba=None if before is None else before.ba,
         wsr=None if before is None else before.wsr,
         after={name: (by_attack[name].ba, by_attack[name].wsr) for name in names},
+        verdicts={name: (stage.owned, stage.p_value) for name, stage in {"": before, **by_attack}.items() if stage},
     )
 
 
@@ -92,7 +105,9 @@ def suite_table(rows: Sequence[Suite]) -> "RichTable":
 
     ran = list(dict.fromkeys(name for row in rows for name in row.after))
     names = [name for name in PAPER_ATTACKS if name in ran]
-    caption = f"AvgDrop over {len(names)} of the paper's 6 attacks." if len(names) < len(PAPER_ATTACKS) else None
+    caption = SIGNS
+    if len(names) < len(PAPER_ATTACKS):
+        caption = f"AvgDrop over {len(names)} of the paper's 6 attacks. {SIGNS}"
     drawn = RichTable(
         box=SIMPLE_HEAD, pad_edge=False, padding=0, caption=caption, caption_justify="left"
     )  # fmt: skip
@@ -103,11 +118,12 @@ def suite_table(rows: Sequence[Suite]) -> "RichTable":
         drawn.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         for place, measure in enumerate(("BA", "WSR")):
-            cells = {name: percent(rates[place]) for name, rates in row.after.items()}
+            cells = {name: percent(rates[place]) + place * row.sign(name) for name, rates in row.after.items()}
             drop = percent(row.avg_drop) if place else ""
             drawn.add_row(
                 escape(row.kind) if place == 0 else "", escape(row.label) if place == 0 else "", measure,
-                percent(row.wsr if place else row.ba), *(cells.get(name, ABSENT) for name in names), drop,
+                percent(row.wsr if place else row.ba) + place * row.sign(),
+                *(cells.get(name, ABSENT) for name in names), drop,
             )  # fmt: skip
     return drawn
 

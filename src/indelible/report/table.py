@@ -95,8 +95,12 @@ class Table:
 
 def before_after(entries: Sequence[Entry]) -> Table:
     """Return the table of ``entries``: a row for each, a group of columns for each stage."""
-    columns = [Column(BEFORE, measure) for measure in ("ba", "wsr", "wsr_embedded")]
-    if any(entry.before is not None and entry.before.verdict is not None for entry in entries):
+    known = [entry.before for entry in entries if entry.before is not None]
+    columns = [Column(BEFORE, measure) for measure in ("ba", "wsr")]
+    if any(stage.wsr_embedded is not None for stage in known):  # a codebook is stamped anew in every pass
+        columns.append(Column(BEFORE, "wsr_embedded"))
+    # A WSR never stands without its verdict, and be it that there is none.
+    if any(stage.verdict is not None or stage.wsr is not None for stage in known):
         columns += [Column(BEFORE, measure) for measure in ("p_value", "verdict")]
     for title in dict.fromkeys(stage.title for entry in entries for stage in entry.after):
         columns += [Column(title, measure) for measure in ("ba", "wsr", "p_value", "verdict")]
@@ -128,7 +132,7 @@ def _cell(entry: Entry, column: Column, best: Mapping[str, str]) -> Cell:
     if column.measure == "p_value":
         return Cell(p_value(stage.p_value))
     if column.measure == "verdict":
-        return Cell(verdict_word(stage.owned))
+        return Cell("no verdict" if stage.owned is None and stage.wsr is not None else verdict_word(stage.owned))
     rate: float | None = getattr(stage, column.measure)
     text = percent(rate)
     return Cell(text, best=column.measure == "wsr" and entry.marked and best.get(column.group) == text)

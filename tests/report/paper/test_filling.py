@@ -216,7 +216,8 @@ def test_wins_are_counted_where_there_is_something_to_beat() -> None:
 
 def test_the_outcome_says_what_was_counted() -> None:
     assert outcome(_grids(make_results(kinds=["content"]))) == (
-        "CIFAR-10: cifar10-cpu: 30 of 78 attack cells are measured. APP keeps the highest WSR in 6 of 6 comparisons "
+        "CIFAR-10: cifar10-cpu: 30 of 78 attack cells are measured. The verdict shows ownership in 35 of 35 cells, "
+        "before attack included (7 of 7 with APP). APP keeps the highest WSR in 6 of 6 comparisons "
         "(17 of 18 in the paper) and has the smallest AvgDrop in 1 of 1 groups."
     )
 

@@ -51,14 +51,16 @@ def test_markdown_of_reported_numbers_is_the_papers_table() -> None:
 def test_markdown_of_measured_numbers_has_the_papers_in_brackets() -> None:
     text = as_markdown(_measured(seeds=(0, 1)))
     # Seeds keep 90 and 91 %: mean 90.5, sample sd 0.7071; reported 96.63.
-    assert "| **90.50 ± 0.71** (**96.63**, −6.13) |" in text
+    assert "| **90.50 ± 0.71** ✓ (**96.63**, −6.13) |" in text
     assert words.BESIDE in text
+    assert "✓ the verdict shows ownership, ✗ it does not" in text
+    assert "1/2 ✓: for 1 of 2 seeds. The paper prints no verdicts." in text
 
 
 def test_markdown_shows_what_is_not_measured_yet_as_such() -> None:
     text = as_markdown(_measured(attacks=["ft"], kinds=["content"]))
     row = next(line for line in text.splitlines() if line.startswith("|  | APP |"))
-    assert "| **90.00** (**96.63**, −6.63) | – (**98.44**) |" in row
+    assert "| **90.00** ✓ (**96.63**, −6.63) | – (**98.44**) |" in row
     assert "| 10.00… (**10.10**) |" in row
 
 
@@ -86,10 +88,10 @@ def test_latex_of_reported_numbers() -> None:
 def test_latex_of_measured_numbers_has_three_lines_a_row() -> None:
     lines = as_latex(_measured(seeds=(0, 1))).splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith(" & APP & "))
-    assert r"\textbf{90.50}{\scriptsize$\,\pm\,$0.71}" in lines[at]
+    assert r"\textbf{90.50}{\scriptsize$\,\pm\,$0.71}\,{\scriptsize $\checkmark$}" in lines[at]
     assert lines[at + 1].startswith(r" & \quad reported & 93.42 & \textbf{99.87} & \textbf{96.63}")
     assert r"\textcolor[HTML]{9A5200}{$-$6.13}" in lines[at + 2]
-    assert lines[0] == "% Needs: booktabs, xcolor."
+    assert lines[0] == "% Needs: booktabs, amssymb, xcolor."
 
 
 def test_latex_escapes_names() -> None:
@@ -146,3 +148,38 @@ def test_files(tmp_path: Path) -> None:
         write_tables(grids, tmp_path / "t", form="word")
     with pytest.raises(InputError, match="no table"):
         write_tables([], tmp_path / "t")
+
+
+def _verdicts(*owned: bool | None) -> list[Grid]:
+    """Return a table of one row whose WSR after FT has these verdicts, seed by seed, with p = 0.01, 0.02, ..."""
+    document = make_results(kinds=["content"], methods=["app"], attacks=["ft"], seeds=range(len(owned)), preset="own")
+    for cell in document["cells"]:
+        cell["measured"] |= {"owned": owned[cell["seed"]], "p_value": 0.01 * (1 + cell["seed"])}
+    return measured_tables([results_of(document, "results")])
+
+
+@pytest.mark.parametrize(
+    ("owned", "sign", "said"),
+    [
+        ((True,), "✓", "owned, p = 0.01"),
+        ((False,), "✗", "not shown, p = 0.01"),
+        ((None,), "?", "no verdict"),
+        ((True, False, True), "2/3 ✓", "owned for 2 of 3 seeds, largest p = 0.03"),
+        ((False, False), "✗", "owned for 0 of 2 seeds, largest p = 0.02"),
+    ],
+)
+def test_a_measured_wsr_never_stands_without_its_verdict(owned: tuple[bool | None, ...], sign: str, said: str) -> None:
+    grids = _verdicts(*owned)
+    (row,) = grids[0].rows
+    for column, entry in zip(grids[0].columns, row.entries, strict=True):
+        rated = column.title in {"WSR", "FT"}
+        assert words.sign(column, entry) == (sign if rated else "")
+        assert not rated or words.verdict(column, entry) == said
+    line = next(line for line in as_markdown(grids).splitlines() if "| APP |" in line)
+    assert line.count(f" {sign} (") == 2  # before, and after FT; the paper's numbers have none
+    fields = dict(zip(*list(csv.reader(io.StringIO(as_csv(grids[0]))))[:2], strict=True))
+    shown = [one for one in owned if one is not None]
+    assert fields["After FT WSR % seeds owned"] == (str(sum(shown)) if shown else "")
+    assert fields["After FT WSR % largest p-value"] == (f"{0.01 * len(owned):g}" if shown else "")
+    assert "Before BA % seeds owned" not in fields
+    assert (latex_text(sign) in as_latex(grids)) or sign == "?"

@@ -57,7 +57,9 @@ def test_nothing_is_loaded_and_only_the_pages_own_script_may_run(reported: str) 
 
 def test_a_measured_cell_shows_both_numbers_and_the_difference(measured: str) -> None:
     assert (
-        '<span class="own"><strong>90.50</strong><span class="sd"> ± 0.71</span></span>'
+        '<span class="own"><strong>90.50</strong><span class="sd"> ± 0.71</span> <span class="sign good" role="img" '
+        'aria-label="owned for 2 of 2 seeds, largest p = 1e-12" '
+        'title="owned for 2 of 2 seeds, largest p = 1e-12">✓</span></span>'
         '<span class="beside"><strong>96.63</strong> <span class="chip lo2">−6.13</span></span>'
     ) in measured
     assert 'data-value="0.905"' in measured
@@ -70,9 +72,10 @@ def test_behind_a_cell_stand_seeds_curve_settings_and_command(measured: str) -> 
     behind = details(grid)[row][place]
     assert behind.title == "Content, APP: WSR after ANP"
     assert behind.facts == {
-        "Measured": "86.50 % ± 0.71", "Seeds": "2", "Reported": "99.56 %", "Difference": "−13.06 points",
+        "Measured": "86.50 % ± 0.71", "Seeds": "2", "Verdict": "owned for 2 of 2 seeds, largest p = 1e-12",
+        "Reported": "99.56 %", "Difference": "−13.06 points",
     }  # fmt: skip
-    assert behind.seeds[1] == ["1", "80.00", "87.00", "1e-12", "1 min 15 s", "640"]
+    assert behind.seeds[1] == ["1", "80.00", "87.00", "owned", "1e-12", "1 min 15 s", "640"]
     assert behind.curve is not None
     assert behind.settings == {"attack": "anp", "attack_settings.epochs": "30", "attack_settings.lr": "0.05"}
     assert behind.commands[0] == "indelible bench run cifar10-cpu --only '*/content/app/anp/0'"

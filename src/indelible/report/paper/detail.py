@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from indelible.report import format as written
+from indelible.report.codebook import caption, heat_map
 from indelible.report.paper import words
 from indelible.report.paper.grid import Column, Entry, Grid, Row, rate
 from indelible.report.paper.observations import Observation
 from indelible.report.paper.spark import spark
 from indelible.report.rerun import flattened
+from indelible.report.table import verdict_word
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -25,8 +27,9 @@ class Detail:
         id: Of its element on the page.
         title: Row and column in words.
         facts: Names and texts.
-        seeds: For each run: seed, BA, WSR, p-value, time, images a second.
+        seeds: For each run: seed, BA, WSR, verdict, p-value, time, images a second.
         curve: Inline SVG.
+        answers: Marks x classes of the first run with a codebook, and its caption.
         settings: Of the first run, flattened.
         commands: What to type to run it again.
     """
@@ -36,6 +39,7 @@ class Detail:
     facts: Mapping[str, str]
     seeds: Sequence[Sequence[str]]
     curve: "Markup | None"
+    answers: "tuple[Markup, str] | None"
     settings: Mapping[str, str]
     commands: Sequence[str]
 
@@ -61,9 +65,17 @@ def _detail(name: str, row: Row, column: Column, entry: Entry, grid: Grid) -> De
         facts=_facts(column, entry),
         seeds=[_seed(one) for one in own],
         curve=next((curve for curve in curves if curve is not None), None),
+        answers=_answers(own) if column.measure == "wsr" else None,
         settings=dict(flattened(own[0].settings)) if own else {},
         commands=list(dict.fromkeys(one.command for one in (own or measured) if one.command)),
     )
+
+
+def _answers(own: Sequence[Observation]) -> "tuple[Markup, str] | None":
+    first = next((one for one in own if one.answers is not None), None)
+    if first is None or first.answers is None:
+        return None
+    return heat_map(first.answers), f"Seed {first.seed}: {caption(first.answers)}"
 
 
 def _row_title(grid: Grid, row: Row) -> str:
@@ -85,6 +97,7 @@ def _facts(column: Column, entry: Entry) -> dict[str, str]:
         spread = words.spread(entry)
         facts["Measured"] = f"{words.measured(entry)} %" + (f" ± {spread}" if spread else "")
         facts["Seeds"] = str(entry.measured.seeds)
+        facts |= {"Verdict": words.verdict(column, entry)} if words.sign(column, entry) else {}
         if entry.measured.partial is not None:
             facts["Attacks so far"] = str(entry.measured.partial)
     if entry.reported is not None:
@@ -103,7 +116,7 @@ def _facts(column: Column, entry: Entry) -> dict[str, str]:
 def _seed(one: Observation) -> list[str]:
     return [
         str(one.seed), written.ABSENT if one.ba is None else rate(one.ba),
-        written.ABSENT if one.wsr is None else rate(one.wsr), written.p_value(one.p_value),
+        written.ABSENT if one.wsr is None else rate(one.wsr), verdict_word(one.owned), written.p_value(one.p_value),
         written.ABSENT if one.seconds is None else written.duration(one.seconds),
         written.plain_number(one.images_per_second),
     ]  # fmt: skip

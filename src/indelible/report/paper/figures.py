@@ -12,7 +12,7 @@ Measured and reported numbers have charts of their own, side by side.
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
-from indelible.report.curves import Chart, Panel, Series
+from indelible.report.curves import HOLLOW, Chart, Panel, Series
 from indelible.report.paper.grid import Entry, Grid, Row
 from indelible.report.paper.layouts import title_of
 from indelible.report.paper.observations import COMPONENTS
@@ -22,6 +22,7 @@ __all__ = ["figures"]
 Read = Callable[[Entry], float | None]
 Curve = tuple[str, Sequence[Entry]]
 # A method looks the same in every figure; APP has the solid line.
+_HOLLOW = f"{HOLLOW} Of several seeds: for at least one."
 _LOOKS = {"Vanilla": 0, "EW": 1, "APP": 2, "CW": 3, "c-BN only": 4, "APP only": 5}
 
 
@@ -36,13 +37,20 @@ def figures(grid: Grid) -> Panel | None:
         kinds.append(("reported", lambda entry: entry.reported))
     looks = _looks(list(dict.fromkeys(label for *_, curves in _drawings(grid) for label, _ in curves)))
     charts = [
-        _chart(f"{title}, {kind}" if title else kind.capitalize(), over, ticks, curves, read, looks)
+        _chart(f"{title}, {kind}" if title else kind.capitalize(), over, ticks, curves, kind, read, looks)
         for title, over, ticks, curves in _drawings(grid)
         for kind, read in kinds
     ]
     kept = tuple(chart for chart in charts if chart.series)
+    hollow = any(series.hollow for chart in kept for series in chart.series)
     used = {series.label: series.look for chart in kept for series in chart.series}
-    return Panel(title="WSR in a picture", charts=kept, legend=tuple(used.items())) if kept else None
+    note = _HOLLOW if hollow else ""
+    return Panel(title="WSR in a picture", charts=kept, legend=tuple(used.items()), note=note) if kept else None
+
+
+def _unproven(entry: Entry) -> bool:
+    """Tell whether a verdict behind a measured WSR does not show ownership, for any seed."""
+    return any(one.owned is False for one in entry.observations if one.wsr is not None)
 
 
 def _looks(labels: Sequence[str]) -> dict[str, int]:
@@ -109,7 +117,13 @@ def _find(group: Sequence[Row], name: str, number: int) -> Entry:
 
 
 def _chart(
-    title: str, over: str, ticks: Sequence[str], curves: Sequence[Curve], read: Read, looks: Mapping[str, int]
+    title: str,
+    over: str,
+    ticks: Sequence[str],
+    curves: Sequence[Curve],
+    kind: str,
+    read: Read,
+    looks: Mapping[str, int],
 ) -> Chart:
     series = []
     for label, entries in curves:
@@ -117,5 +131,7 @@ def _chart(
             (float(at), 100 * value) for at, entry in enumerate(entries) if (value := read(entry)) is not None
         )
         if points:
-            series.append(Series(label, looks[label], points))
+            known = [entry for entry in entries if read(entry) is not None]
+            hollow = tuple(at for at, entry in enumerate(known) if kind == "measured" and _unproven(entry))
+            series.append(Series(label, looks[label], points, hollow))
     return Chart(title, "%", tuple(series), "WSR", over, tuple(ticks))

@@ -16,6 +16,7 @@ from statistics import fmean
 from typing import Literal
 
 from indelible.report.format import join_words
+from indelible.report.paper import words
 from indelible.report.paper.grid import Column, Entry, Grid, Key, Measure, Row, Value, rate
 from indelible.report.paper.layouts import BEFORE, Condition, Layout, title_of
 from indelible.report.paper.observations import Observation
@@ -208,6 +209,9 @@ def _notes(grid: Grid) -> list[str]:
         seeds = f"{high} seed{'s' if high > 1 else ''}" if low == high else f"{low} to {high} seeds"
         spread = "; ± sample standard deviation" if high > 1 else ""
         notes.append(f"Measured over {seeds}{spread}.")
+    pairs = [pair for row in grid.rows for pair in zip(grid.columns, row.entries, strict=True)]
+    if any(words.sign(*pair) for pair in pairs):
+        notes.append(words.signs(seeds=max(counts), reported=grid.reported))
     partial = any(entry.measured and entry.measured.partial is not None for row in grid.rows for entry in row.entries)
     if partial:
         notes.append("… after a summary: not all attacks are done; it is over those that are, and is not compared.")

@@ -1,7 +1,8 @@
 r"""The paper's tables as LaTeX: booktabs rules, groups of columns, the best in bold.
 
-With measurements each row has three lines: measured, reported, difference. Packages: ``booktabs``; ``amssymb`` for
-tick marks; ``xcolor`` for the colour of differences. The first line of each table names those that it needs.
+With measurements each row has three lines: measured with the sign of its verdict, reported, difference. Packages:
+``booktabs``; ``amssymb`` for tick marks; ``xcolor`` for the colour of differences. The first line of each table names
+those that it needs.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,13 +10,14 @@ from itertools import groupby
 
 from indelible.report.palette import DIFFERENCES
 from indelible.report.paper import words
-from indelible.report.paper.grid import Entry, Grid, Row
+from indelible.report.paper.grid import Column, Entry, Grid, Row
 
 __all__ = ["as_latex", "latex_text"]
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "✓": r"$\checkmark$", "–": "--", "…": r"\ldots{}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "✓": r"$\checkmark$", "✗": r"$\times$", "–": "--",
+    "…": r"\ldots{}",
     "−": "$-$", "±": r"$\pm$", "ε": r"$\varepsilon$", "×": r"$\times$", "<": "$<$", ">": "$>$",
 }  # fmt: skip
 
@@ -55,7 +57,8 @@ def _table(grid: Grid) -> str:
 
 def _packages(grid: Grid) -> list[str]:
     labels = "".join(label for row in grid.rows for label in row.labels)
-    return ["booktabs", *(["amssymb"] if "✓" in labels else []), *(["xcolor"] if grid.compared else [])]
+    signs = {words.sign(*pair) for row in grid.rows for pair in zip(grid.columns, row.entries, strict=True)}
+    return ["booktabs", *(["amssymb"] if "✓" in labels or signs - {""} else []), *(["xcolor"] if grid.compared else [])]
 
 
 def _caption(grid: Grid) -> str:
@@ -81,24 +84,26 @@ def _heading(grid: Grid) -> list[str]:
 def _lines(grid: Grid, row: Row, labels: Sequence[str]) -> list[str]:
     if not grid.measured:
         return [_line([*labels, *(_bold(words.reported(entry), entry.best_reported) for entry in row.entries)])]
-    kinds: list[tuple[str, Callable[[Entry], str]]] = [("", _measured)]
+    kinds: list[tuple[str, Callable[[Column, Entry], str]]] = [("", _measured)]
     if any(entry.reported is not None for entry in row.entries):
-        kinds.append(("reported", lambda entry: _bold(words.reported(entry), entry.best_reported)))
+        kinds.append(("reported", lambda _column, entry: _bold(words.reported(entry), entry.best_reported)))
     if any(entry.difference is not None for entry in row.entries):
         kinds.append(("difference", _difference))
     made = []
     for name, write in kinds:
         heading = [*([""] * (len(labels) - 1)), rf"\quad {name}"] if name else list(labels)
-        made.append(_line([*heading, *map(write, row.entries)]))
+        made.append(_line([*heading, *map(write, grid.columns, row.entries)]))
     return made
 
 
-def _measured(entry: Entry) -> str:
+def _measured(column: Column, entry: Entry) -> str:
     own = _bold(words.measured(entry), entry.best_measured)
-    return rf"{own}{{\scriptsize$\,\pm\,${words.spread(entry)}}}" if words.spread(entry) else own
+    own = rf"{own}{{\scriptsize$\,\pm\,${words.spread(entry)}}}" if words.spread(entry) else own
+    sign = latex_text(words.sign(column, entry))
+    return rf"{own}\,{{\scriptsize {sign}}}" if sign else own
 
 
-def _difference(entry: Entry) -> str:
+def _difference(_column: Column, entry: Entry) -> str:
     text, step = latex_text(words.difference(entry)), words.step(entry)
     return rf"\textcolor[HTML]{{{DIFFERENCES[step].lstrip('#').upper()}}}{{{text}}}" if step else text
 

@@ -19,9 +19,10 @@ from indelible.report.suite import PAPER_ATTACKS
 
 __all__ = ["BEFORE", "LAYOUTS", "MAIN", "Axis", "Condition", "Layout", "layout_for", "title_of"]
 
-_METHODS = (*list(COMPONENTS)[:1], "ew", "cw", "rose*", "rose", "ntl*", "ntl", "cae*", "cae", "pgd-at", "trades",
-            *list(COMPONENTS)[1:])  # fmt: skip
+_METHODS = ("unmarked", *list(COMPONENTS)[:1], "ew", "cw", "rose*", "rose", "ntl*", "ntl", "cae*", "cae", "pgd-at",
+            "trades", *list(COMPONENTS)[1:])  # fmt: skip
 _TITLES = {
+    "unmarked": "Unmarked",
     "vanilla": "Vanilla", "ew": "EW", "cw": "CW", "control": "c-BN only", "app-only": "APP only", "app": "APP",
     "pgd-at": "PGD-AT", "rose*": "ROSE*", "rose": "ROSE", "ntl*": "NTL*", "ntl": "NTL", "cae*": "CAE*", "cae": "CAE",
     "trades": "TRADES", "content": "Content", "noise": "Noise", "unrelated": "Unrelated", "cifar10": "CIFAR-10",

@@ -18,6 +18,7 @@ from typing import Any
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import read_json
+from indelible.report.codebook import Answers, answers_of
 
 __all__ = ["COMPONENTS", "Observation", "Results", "is_store", "read_results", "results_of"]
 
@@ -51,6 +52,8 @@ class Observation:
         ba: Accuracy on clean test images.
         wsr: Watermark success rate on test images.
         p_value: Of the verdict.
+        owned: Whether the verdict shows ownership; None if there was none.
+        answers: Of a codebook's verdict, how often each mark was answered with each class.
         factors: What else a table varies: ``eps``, ``target``, ``size``, ``transparency``, ``lr``.
         printed: Summaries that the paper prints for the row of a model before attack: ``{"wsr avg_drop": 0.5915}``.
         source: Where the number stands in the paper, if it does.
@@ -74,6 +77,8 @@ class Observation:
     ba: float | None = None
     wsr: float | None = None
     p_value: float | None = None
+    owned: bool | None = None
+    answers: Answers | None = None
     factors: Mapping[str, Any] = field(default_factory=dict)
     printed: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
@@ -203,7 +208,8 @@ def _observation(cell: Mapping[str, Any], made: _Made, where: str) -> Observatio
         seed=seed if isinstance(seed, int) else None,
         factors={**made.factors, **({} if rate is None else {"lr": rate})},
         ba=_number(cell["measured"], "ba", where), wsr=_number(cell["measured"], "wsr", where),
-        p_value=_number(cell["measured"], "p_value", where),
+        p_value=_number(cell["measured"], "p_value", where), owned=_owned(cell["measured"], where),
+        answers=answers_of(cell["measured"]),
         settings=settings, seconds=_number(cell, "seconds", where), command=str(cell.get("command") or ""),
         images_per_second=_number(cell, "images_per_second", where), digest=str(cell.get("digest") or ""),
         curve=cell.get("curve") or _history(cell.get("history")),
@@ -219,6 +225,13 @@ def _history(rows: Any) -> Any:
 
 def _damaged(where: str, expected: str, came: Any) -> DamagedFileError:
     return DamagedFileError(f"{where} should have {expected}, but has {came!r}. Export the results again.")
+
+
+def _owned(values: Mapping[str, Any], where: str) -> bool | None:
+    found = values.get("owned")
+    if found is not None and not isinstance(found, bool):
+        raise _damaged(where, "'owned' as true or false", found)
+    return found
 
 
 def _number(values: Mapping[str, Any], name: str, where: str) -> float | None:

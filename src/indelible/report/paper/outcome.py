@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from indelible.report.format import join_words
+from indelible.report.paper import words
 from indelible.report.paper.grid import Entry, Grid
 
 __all__ = ["outcome", "wins"]
@@ -53,12 +54,29 @@ def _measured(grid: Grid) -> str:
     total = sum(len(_after(grid, row.entries)) for row in grid.rows if not row.quoted)
     said = f"{grid.title}: {done} of {total} attack cells are measured."
     (won, of), (least, kinds) = wins(grid, measured=True)
+    said += _shown(grid)
     if not of:
         return said
     (theirs, printed), _ = wins(grid, measured=False)
     paper = f" ({theirs} of {printed} in the paper)" if printed else ""
     said += f" APP keeps the highest WSR in {won} of {of} comparisons{paper}"
     return said + (f" and has the smallest AvgDrop in {least} of {kinds} groups." if kinds else ".")
+
+
+def _shown(grid: Grid) -> str:
+    """Count the measured cells, before attack too, whose verdict shows ownership for every seed; APP apart."""
+    counts: dict[str, list[bool]] = {"": [], "app": []}
+    for row in grid.rows:
+        for column, entry in zip(grid.columns, row.entries, strict=True):
+            known = [one.owned for one in words.judged(column, entry) if one.owned is not None]
+            if known:
+                counts[""].append(all(known))
+                if row.key[-1] == "app":
+                    counts["app"].append(all(known))
+    if not counts[""]:
+        return ""
+    own = f" ({sum(counts['app'])} of {len(counts['app'])} with APP)" if counts["app"] else ""
+    return f" The verdict shows ownership in {sum(counts[''])} of {len(counts[''])} cells, before attack included{own}."
 
 
 def _after(grid: Grid, entries: Sequence[Entry]) -> list[Entry]:

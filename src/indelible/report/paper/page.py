@@ -35,7 +35,8 @@ def as_html(grids: Sequence[Grid], *, title: str | None = None) -> str:
     return pages.get_template("tables.html.j2").render(
         title=title or (TITLE_MEASURED if any(grid.measured for grid in grids) else TITLE_REPORTED),
         outcome=outcome(grids), tables=[_table(number, grid) for number, grid in enumerate(grids)],
-        compared=any(grid.compared for grid in grids), charts=can_draw(), words=words, light=LIGHT, dark=DARK,
+        compared=any(grid.compared for grid in grids), measured=any(grid.measured for grid in grids),
+        reported=any(grid.reported for grid in grids), charts=can_draw(), words=words, light=LIGHT, dark=DARK,
         script=Markup(script), digest=digest,  # noqa: S704 - our own script, which ships with the package
     )  # fmt: skip
 

@@ -1,9 +1,23 @@
 """The parts of a cell as text, the same in every form: mean, spread, difference, the mark of an unfinished summary."""
 
-from indelible.report.format import ABSENT
+from indelible.report.format import ABSENT, SIGNS, equation, verdict_note, verdict_sign
 from indelible.report.paper.grid import Column, Entry, rate
+from indelible.report.paper.observations import Observation
 
-__all__ = ["BESIDE", "UNFINISHED", "column_title", "difference", "measured", "reported", "spread", "step"]
+__all__ = [
+    "BESIDE",
+    "UNFINISHED",
+    "column_title",
+    "difference",
+    "judged",
+    "measured",
+    "reported",
+    "sign",
+    "signs",
+    "spread",
+    "step",
+    "verdict",
+]
 
 UNFINISHED = "…"
 """Stands behind a summary over fewer attacks than the table has."""
@@ -22,6 +36,35 @@ def measured(entry: Entry) -> str:
     if entry.measured is None:
         return ABSENT
     return rate(entry.measured.mean) + (UNFINISHED if entry.measured.partial is not None else "")
+
+
+def judged(column: Column, entry: Entry) -> list[Observation]:
+    """Return the observations whose verdicts stand behind a measured WSR; none for BA, summaries and the paper's."""
+    if column.measure != "wsr" or column.condition is None or entry.measured is None:
+        return []
+    return [one for one in entry.observations if one.wsr is not None]
+
+
+def sign(column: Column, entry: Entry) -> str:
+    """Write the verdicts behind a measured WSR as a sign; empty where there is none to write."""
+    behind = judged(column, entry)
+    return verdict_sign([one.owned for one in behind]) if behind else ""
+
+
+def signs(*, seeds: int, reported: bool) -> str:
+    """Explain the signs behind measured numbers."""
+    several = f" 1/{seeds} ✓: for 1 of {seeds} seeds." if seeds > 1 else ""
+    return SIGNS + several + (" The paper prints no verdicts." if reported else "")
+
+
+def verdict(column: Column, entry: Entry) -> str:
+    """Write the verdicts behind a measured WSR: ``owned, p = 1e-12``, ``owned for 2 of 3 seeds, largest p = 0.1``."""
+    behind = judged(column, entry)
+    known = [one for one in behind if one.owned is not None]
+    if len(known) < 2:
+        return verdict_note(known[0].owned, known[0].p_value) if known else "no verdict"
+    largest = max((one.p_value for one in known if one.p_value is not None), default=None)
+    return f"owned for {sum(bool(one.owned) for one in known)} of {len(known)} seeds, largest {equation(largest)}"
 
 
 def spread(entry: Entry) -> str:

@@ -1,0 +1,37 @@
+"""What a record keeps of a verdict."""
+
+from pathlib import Path
+
+import pytest
+
+from indelible.bench.cells import select
+from indelible.bench.runner import Board, run_cells
+from indelible.bench.store import open_store
+from tests.bench.micro import InlineEngine, cells_of, write_preset
+
+_PICTURE = {"table", "drawn", "counts", "binding"}
+
+
+@pytest.mark.parametrize("codebook", [True, False], ids=["codebook", "one class"])
+def test_a_record_has_what_the_picture_of_a_codebook_needs(tmp_path: Path, codebook: bool) -> None:
+    path = write_preset(tmp_path, change=("target = 0", "marks = 12" if codebook else "target = 1"))
+    cells = select(cells_of(path)[1], "*/app/*")
+    store = open_store(tmp_path / "store")
+    run_cells(Board(cells), store, InlineEngine(), device="cpu")
+    for cell in cells:
+        record = store.record(cell.digest)
+        assert record is not None
+        measured = record["measured"]
+        if not codebook:
+            assert not _PICTURE & measured.keys()  # records of other keys stay as they were
+            continue
+        assert measured.keys() >= _PICTURE
+        # 80 test images of four classes, bars in turn: 20 of each class, which do not count for a mark of that class.
+        assert [len(row) for row in measured["table"]] == [4] * 12
+        assert measured["hits"] == sum(
+            row[c] for row, c in zip(measured["table"], measured["drawn"], strict=True)
+        )  # fmt: skip
+        assert measured["trials"] == 12 * 60
+        assert measured["counts"]["marks"] == 12
+        assert measured["counts"]["carriers"] == 80
+        assert measured["binding"] == "auditor"
