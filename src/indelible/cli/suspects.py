@@ -29,6 +29,10 @@ def asking_options(command: argparse.ArgumentParser) -> None:
         help="what an ONNX model or a server takes: dtype=uint8 (pixels) or dtype=float32 (0..1), white=255, "
         "mean=[..], std=[..], layout=NHWC, order=BGR, size=[H,W]; repeatable",
     )  # fmt: skip
+    command.add_argument(
+        "--input-name", metavar="NAME",
+        help="name of a server's input (default: the only one that it declares, or input-0 if it declares none)",
+    )  # fmt: skip
     command.add_argument("--output", help="name of the output with labels or scores, if there are several")
     command.add_argument("--batch", type=int, help="images of one request (default: 32)")
     command.add_argument("--log", type=Path, help="query log: a broken session goes on from it, anybody can recount it")
@@ -49,7 +53,8 @@ def asked_suspect(arguments: argparse.Namespace, classes: int, shape: Shape, run
     return open_suspect(
         arguments.suspect, classes=classes, input=assignments(arguments.input),
         model=_architecture(arguments.model, classes, shape, run), normalize=_normalisation(arguments.model, run),
-        output=arguments.output, batch=arguments.batch, headers=_headers(arguments.header),
+        input_name=arguments.input_name, output=arguments.output, shape=shape, batch=arguments.batch,
+        headers=_headers(arguments.header),
         persistence=Persistence(timeout=arguments.timeout, tries=arguments.tries, rate=arguments.rate),
     )  # fmt: skip
 
