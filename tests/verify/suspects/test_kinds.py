@@ -117,7 +117,7 @@ class TestWeights:
             open_suspect(tmp_path / "m.safetensors", classes=4)
         with pytest.raises(DamagedFileError, match="does not fit"):
             open_suspect(tmp_path / "m.safetensors", classes=4, model=lambda: TinyNet(width=4))
-        with pytest.raises(InputError, match="no file"):
+        with pytest.raises(InputError, match="does not exist"):
             open_suspect(tmp_path / "none.pt", classes=4, model=TinyNet)
         torch.save([1, 2], tmp_path / "list.pt")
         with pytest.raises(DamagedFileError, match="no named weights"):
