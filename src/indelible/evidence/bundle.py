@@ -58,7 +58,7 @@ _FORMAT = 1
 _LARGEST = 1 << 30
 _WORD = "the claimant's word"
 _EVIDENCE = {
-    STATEMENT: "what the owner committed to before release",
+    STATEMENT: "what the owner committed to",
     SIGNATURE: "the owner's signature of the commitment",
     CLAIM: f"challenge, opened samples, suspect, verdict; when the claim was made is {_WORD}",
     IMAGES: "the opened samples and their carriers",

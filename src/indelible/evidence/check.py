@@ -171,6 +171,6 @@ def _check_roots(roots: bytes) -> None:
         read_roots(roots, "the roots")
     except DamagedFileError as error:
         raise InputError(
-            f"the roots that you gave (--roots) are not certificates in PEM ({error.__cause__!s:.80}). Give the root "
-            "certificates of the timestamp authority; from DER: openssl x509 -inform der -in FILE -out roots.pem."
+            "the roots that you gave (--roots) are not certificates in PEM. Give the root certificates of the "
+            "timestamp authority; from DER: openssl x509 -inform der -in FILE -out roots.pem."
         ) from error
