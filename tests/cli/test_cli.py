@@ -110,12 +110,15 @@ def test_verdicts_and_exit_codes(
     assert run(capsys, "verify", out, "--key", tmp_path / "other", code=1).startswith("NOT SHOWN")
 
 
-@pytest.mark.parametrize("of", ["run", "file"])
+@pytest.mark.parametrize("of", ["run", "model.safetensors", "net.pt", "net.PTH"])
 def test_protecting_a_trained_model_and_its_certificate(
     capsys: pytest.CaptureFixture[str], data: Path, embedded: Path, tmp_path: Path, of: str
 ) -> None:
-    weights = embedded if of == "run" else embedded / "model.safetensors"
-    words = ["--model", "tests.conftest:TinyNet"] if of == "file" else []
+    weights = embedded if of == "run" else embedded / of
+    if of.startswith("net"):
+        weights = tmp_path / of
+        torch.save(Run.load(embedded).model().state_dict(), weights)
+    words = [] if of == "run" else ["--model", "tests.conftest:TinyNet"]
     found = document(
         capsys, "embed", "--data", data, "--start", "trained", "--weights", weights, *words, "--out", tmp_path / "own",
         "--method", "vanilla", "--device", "cpu", "--train", "epochs=1", "--threads", "1",

@@ -40,5 +40,5 @@ def test_the_whole_path(capsys: pytest.CaptureFixture[str], data: Path, tmp_path
     compared = document(capsys, "evidence", "check", bundle, "--data", data, code=code)
     assert compared["carriers"] == ("set aside" if bound else "compared")
     page = tmp_path / "page.html"
-    assert "HOLDS" in run(capsys, "evidence", "show", bundle, "--html", page, code=code)
+    assert "complete and unchanged" in run(capsys, "evidence", "show", bundle, "--html", page, code=code)
     assert "Marks with their class" in page.read_text(encoding="utf-8")

@@ -108,7 +108,7 @@ def test_checked_without_the_secret_and_the_answer_is_that_of_verify(kind: str, 
     assert (claimed["held"], claimed["binding"]) == (found.counts["held"], found.binding)
     assert found.owned
     assert checked.drawn
-    assert "classes drawn, not chosen" in describe_check(checked).splitlines()[0]
+    assert "Marks: their classes were drawn, not chosen" in describe_check(checked)
     assert any("tried N codebooks" in caveat for caveat in checked.caveats)
     assert checked.carriers == {"bound": "set aside", "noise": "set aside", "auditor": "open"}.get(kind, "none")
     assert check_bundle(tmp_path / "bundle", key=made.key).derived
@@ -245,7 +245,7 @@ class TestAuditorsCarriers:
         alone = check_bundle(free.bundle)
         assert (alone.holds, alone.carriers) == (True, "open")
         assert any("--data" in caveat for caveat in alone.caveats)
-        assert "carriers not shown to be the auditor's" in describe_check(alone).splitlines()[0]
+        assert "the carriers are not shown to be the auditor's (--data)" in describe_check(alone)
         own = check_bundle(free.bundle, carriers=free.data)
         assert (own.holds, own.carriers) == (True, "compared")
         assert not any("fitted them" in caveat for caveat in own.caveats)
@@ -545,7 +545,7 @@ def test_the_page_shows_one_sample_of_each_mark(book: Book) -> None:
     assert "Committed marks" in page
     assert "the classes are bound to them" in page
     assert SECRET.hex() not in page
-    assert "marks derived" in describe_check(check_bundle(book.bundle, key=book.key)).splitlines()[0]
+    assert "Marks: derived from the key." in describe_check(check_bundle(book.bundle, key=book.key))
 
 
 def test_a_fixed_target_is_asked_the_decoys_of_verify(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_labels_are_drawn_again_without_the_secret(keyed_case: Case, tmp_path: P
     (step,) = [step for step in checked.steps if step.name == "labels"]
     assert "30 labels drawn again" in step.says
     assert any("tried N label keys" in caveat for caveat in checked.caveats)
-    assert "labels drawn, not chosen" in describe_check(checked).splitlines()[0]
+    assert "Samples: their labels were drawn, not chosen." in describe_check(checked).splitlines()
 
 
 def test_neither_the_secret_nor_what_is_not_opened_is_shown(keyed_case: Case) -> None:

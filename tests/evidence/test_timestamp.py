@@ -40,7 +40,9 @@ def test_another_document_another_request(authority: Authority, tmp_path: Path) 
 
 def test_wrong_authority(authority: Authority, case: Case, tmp_path: Path) -> None:
     other = Authority(tmp_path / "other")
-    assert check_bundle(case.bundle, roots=other.roots).failed == "timestamp"
+    wrong = check_bundle(case.bundle, roots=other.roots)
+    assert wrong.failed == "timestamp"
+    assert "'CN=Test Authority', for which the roots that you gave do not vouch" in wrong.steps[-1].says
     checked = check_bundle(case.bundle, roots=case.roots)
     assert checked.holds
     assert checked.dated

@@ -17,7 +17,10 @@ __all__ = ["case"]
 def test_a_bundle_that_holds(case: Case) -> None:
     checked = check_bundle(case.bundle, roots=case.roots)
     page = render_bundle(case.bundle, checked)
-    assert "Everything in this bundle holds" in page
+    assert "The evidence is complete and unchanged since it was signed: all 13 checks passed." in page
+    assert "The verdict in it is OWNED" in page
+    for file in checked.files:
+        assert f">{file.name}<" in page
     assert checked.claim is not None
     assert checked.claim["verdict"]["sentence"].split(";")[0] in page
     for step in checked.steps:
@@ -34,7 +37,7 @@ def test_a_bundle_that_does_not_hold_shows_nothing_else(case: Case, tmp_path: Pa
     bundle = case.copy(tmp_path / "b")
     (bundle / "claim.json").write_bytes(b"{}")
     page = render_bundle(bundle, check_bundle(bundle))
-    assert "This bundle does not hold: the step “manifest” fails" in page
+    assert "The evidence does not pass the check: the step “manifest” fails. No verdict follows from it." in page
     assert "<figure>" not in page
     assert "Derived from" not in page
 

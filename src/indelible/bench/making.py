@@ -51,7 +51,7 @@ class EmbeddingJob:
         recipe: Changes to them and to the method's settings, by name.
         train: Training settings, or changes to the preset's.
         start: ``"trained"`` when ``weights`` are given.
-        weights: Safetensors that the network starts from.
+        weights: File (safetensors, .pt or .pth) that the network starts from.
         seed: Decides split, weights, order.
         device: Where to compute.
     """

@@ -59,21 +59,33 @@ def describe_certificate(certificate: Mapping[str, Any]) -> str:
 
 
 def describe_check(checked: Checked) -> str:
-    """Describe the check of a bundle: the outcome, every step, what it cannot show."""
-    lines = [f"  {'holds ' if step.holds else 'FAILS '} {step.name}: {step.says}" for step in checked.steps]
-    caveats = [f"  - {caveat}" for caveat in checked.caveats]
-    if not checked.holds:
-        return "\n".join([f"DOES NOT HOLD: {checked.failed}", *lines])
-    verdict = (checked.claim or {})["verdict"]
-    date = f"dated {checked.stamp.time}" if checked.dated and checked.stamp is not None else "undated"
-    word = "OWNED" if verdict["owned"] else "NOT SHOWN"
-    what = "samples" if checked.carriers is None else "marks"
-    labels = "labels" if checked.carriers is None else "classes"
-    origin = f"{labels} drawn, not chosen" if checked.drawn else f"derivation of the {what} not shown"
-    origin = f"{what} derived from the key" if checked.derived else origin
+    """Describe the check of a bundle: two sentences, what was established, every step, what it cannot show."""
+    steps = [f"  {'holds ' if step.holds else 'FAILS '} {step.name}: {step.says}" for step in checked.steps]
+    if not checked.holds or checked.claim is None:
+        return "\n".join([*checked.summary, *steps])
+    book = checked.carriers is not None
+    drawn = f"their {'classes' if book else 'labels'} were drawn, not chosen"
+    origin = drawn if checked.drawn else "not shown to be derived from a secret (--key)"
     if checked.carriers == "open":
-        origin = f"{origin}, carriers not shown to be the auditor's"
-    return "\n".join(
-        [f"HOLDS, {date}, {origin}: {word} at alpha {verdict['alpha']:g}", verdict["sentence"], *lines, checked.meaning,
-         *(["What the bundle cannot show:", *caveats] if caveats else [])]
-    )  # fmt: skip
+        origin = f"{origin}; the carriers are not shown to be the auditor's (--data)"
+    lines = [
+        *checked.summary, checked.claim["verdict"]["sentence"], f"Date of the commitment: {_date(checked)}.",
+        f"{'Marks' if book else 'Samples'}: {'derived from the key' if checked.derived else origin}.", *steps,
+        "Files that are evidence:", *_files(checked, evidence=True), "Files that are not:",
+        *_files(checked, evidence=False), checked.meaning,
+    ]  # fmt: skip
+    if checked.caveats:
+        lines += ["What the bundle cannot show:", *(f"  - {caveat}" for caveat in checked.caveats)]
+    return "\n".join(lines)
+
+
+def _date(checked: Checked) -> str:
+    if checked.stamp is None:
+        return "not established, since there is no timestamp"
+    if checked.dated:
+        return f"at the latest {checked.stamp.time}, by {checked.stamp.authority}"
+    return f"not established; the timestamp says {checked.stamp.time}, but you gave no roots to check it with (--roots)"
+
+
+def _files(checked: Checked, *, evidence: bool) -> list[str]:
+    return [f"  {one.name}: {one.says}" for one in checked.files if one.evidence == evidence]

@@ -45,7 +45,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--start", default="scratch", help="scratch or trained: a short, gentle run (default: scratch)"
     )
-    command.add_argument("--weights", type=Path, metavar="FILE|RUN", help="safetensors or run of the trained model")
+    command.add_argument(
+        "--weights", type=Path, metavar="FILE|RUN", help="the trained model: .safetensors, .pt, .pth, or a run"
+    )
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the method")
     command.add_argument("--train", action="append", default=[], metavar="NAME=VALUE", help="a setting of the training")
     command.add_argument("--attacker", type=float, default=0.2, help="share of images kept for attacks (default: 0.2)")

@@ -3,15 +3,10 @@
 import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from indelible.cli.options import emit
+from indelible.cli.checking import check, checking_options
+from indelible.cli.options import content_of, emit
 from indelible.cli.suspects import asked_suspect, asking_options
-
-if TYPE_CHECKING:
-    from indelible.data.images import Data
-    from indelible.keys import Key
-    from indelible.train.run import Run
 
 __all__ = ["EXAMPLES", "HELP", "configure", "run"]
 
@@ -20,8 +15,8 @@ EXAMPLES = [
     "indelible evidence commit runs/app --out commitment --owner 'Example Ltd'",
     "indelible evidence timestamp commitment --url https://tsa.example.org --roots authority.pem",
     "indelible evidence claim commitment runs/app --suspect http://host/v2/models/m --input dtype=uint8 --out bundle",
-    "indelible evidence check bundle --roots authority.pem",
-    "indelible evidence show bundle --html bundle.html",
+    "indelible evidence check bundle --roots authority.pem --challenge 'auditor 7319'",
+    "indelible evidence show bundle --html bundle.html --roots authority.pem --challenge 'auditor 7319'",
     "indelible evidence sign runs/app --key ec.pem && indelible evidence verify-model runs/app --public-key ec-pub.pem",
 ]
 _BRING = (
@@ -41,22 +36,12 @@ def configure(command: argparse.ArgumentParser) -> None:
         "timestamp": actions.add_parser("timestamp", help="have an authority date the commitment (RFC 3161)"),
         "claim": actions.add_parser("claim", help="open samples, ask a suspect, write a bundle (exit 1: not shown)"),
         "check": actions.add_parser("check", help="check a bundle offline (exit code 1 if it does not hold)"),
-        "show": actions.add_parser("show", help="tell what is in a bundle; --html writes a page"),
+        "show": actions.add_parser("show", help="check a bundle and tell what is in it; --html writes a page"),
         "sign": actions.add_parser("sign", help="sign a run's weights in the OpenSSF format"),
         "verify-model": actions.add_parser("verify-model", help="check a run's weights against such a signature"),
     }
     _owner_options(made["commit"], made["timestamp"], made["claim"])
-    for name in ("check", "show"):
-        made[name].add_argument("bundle", type=Path)
-        made[name].add_argument("--roots", type=Path, help="root certificates of the authority (PEM), from you")
-        made[name].add_argument("--challenge", help="the challenge that you had set")
-        made[name].add_argument("--public-key", help="the owner's public key, if you know it (64 hexadecimal digits)")
-    made["check"].add_argument("--key", type=Path, help="the owner's key, shown under seal: check the derivation too")
-    made["check"].add_argument("--data", help="carriers: needed with --key; codebook: the images you brought")
-    made["check"].add_argument(
-        "--run", dest="shown_run", type=Path, help="instead, the owner's run: keyed labels take its images"
-    )
-    asking_options(made["check"])
+    checking_options(made["check"], made["show"])
     made["show"].add_argument("--html", type=Path, help="write a self-contained page")
     made["sign"].add_argument("run_folder", type=Path, metavar="RUN")
     made["sign"].add_argument("--key", type=Path, required=True, help="elliptic-curve private key (PEM)")
@@ -95,36 +80,25 @@ def _owner_options(
     for command in (commit, claim):
         command.add_argument("--identity", type=Path, help="Ed25519 signing key (default: identity.pem of the folder)")
         command.add_argument("--data", help="carriers (default: the run's test images)")
-    asking_options(claim)
+    asking_options(claim, unless=None, log=False)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     known: Mapping[str, Callable[[argparse.Namespace], int]] = {
-        "commit": _commit, "timestamp": _timestamp, "claim": _claim, "check": _check, "show": _check, "sign": _sign,
+        "commit": _commit, "timestamp": _timestamp, "claim": _claim, "check": check, "show": check, "sign": _sign,
         "verify-model": _verify_model,
     }  # fmt: skip
     return known[arguments.action](arguments)
 
 
-def _owners(arguments: argparse.Namespace) -> "tuple[Run, Key, Data]":
-    from indelible.data import load
-    from indelible.train.run import Run
-
-    saved = Run.load(arguments.run_folder)
-    key = saved.key()
-    if key.labels == "keyed":  # learnt by heart: the embedded samples are what is asked
-        return saved, key, saved.images()[0]
-    _, test = load(arguments.data or saved.data)
-    return saved, key, test
-
-
 def _commit(arguments: argparse.Namespace) -> int:
     from indelible.base.files import tensor_digest
+    from indelible.cli.making import owners
     from indelible.evidence import Identity, commit
     from indelible.evidence.redrawing import AUDITOR
 
-    saved, key, test = _owners(arguments)
+    saved, key, test = owners(arguments)
     made = commit(
         key, test, arguments.out, alpha=arguments.alpha, samples=arguments.samples, claims=arguments.claims,
         opens=arguments.open, owner=arguments.owner,
@@ -153,7 +127,7 @@ def _timestamp(arguments: argparse.Namespace) -> int:
     if (arguments.attach or arguments.url) and arguments.roots is None:
         raise InputError("give the authority's root certificates with --roots: an answer is kept only if it holds.")
     if arguments.attach is not None:
-        reply = _bytes(arguments.attach)
+        reply = content_of(arguments.attach)
     else:
         request = request_timestamp(content, arguments.commitment)
         if arguments.url is None:
@@ -165,18 +139,16 @@ def _timestamp(arguments: argparse.Namespace) -> int:
             emit(arguments, {"request": str(place)}, text)
             return 0
         reply = send_request(request, arguments.url)
-    stamp = attach_timestamp(content, reply, _bytes(arguments.roots), arguments.commitment)
+    stamp = attach_timestamp(content, reply, content_of(arguments.roots), arguments.commitment)
     emit(arguments, {"time": stamp.time, "authority": stamp.authority}, f"dated {stamp.time} by {stamp.authority}")
     return 0
 
 
 def _claim(arguments: argparse.Namespace) -> int:
-    from indelible.base.errors import InputError
+    from indelible.cli.making import owners
     from indelible.evidence import Identity, claim
 
-    saved, key, test = _owners(arguments)
-    if arguments.suspect is None or arguments.log is not None:
-        raise InputError("name the suspect with --suspect; the query log of a claim is kept with its commitment.")
+    saved, key, test = owners(arguments)
     suspect = asked_suspect(arguments, key.classes, key.shape, saved)
     verdict = claim(
         arguments.commitment, key, test, suspect, arguments.out, challenge=arguments.challenge,
@@ -187,60 +159,6 @@ def _claim(arguments: argparse.Namespace) -> int:
     text = f"{word} at alpha {verdict['alpha']:g}, {verdict['queries']} queries\n{verdict['sentence']}\n"
     emit(arguments, {"bundle": str(arguments.out), "verdict": verdict}, f"{text}the bundle is in {arguments.out}")
     return 0 if verdict["owned"] else 1
-
-
-def _check(arguments: argparse.Namespace) -> int:
-    from indelible.cli.describe import describe_check
-    from indelible.evidence import check_bundle
-
-    more: dict[str, Any] = {}
-    if arguments.action == "check":
-        more = _shown(arguments)
-    checked = check_bundle(
-        arguments.bundle, roots=None if arguments.roots is None else _bytes(arguments.roots),
-        challenge=arguments.challenge, public_key=arguments.public_key, **more,
-    )  # fmt: skip
-    document, text = checked.to_json(), describe_check(checked)
-    if arguments.action == "show" and arguments.html is not None:
-        from indelible.report.bundle import write_page
-
-        write_page(arguments.bundle, checked, arguments.html)
-        document, text = {**document, "page": str(arguments.html)}, f"{text}\nwrote {arguments.html}"
-    emit(arguments, document, text)
-    return 0 if checked.holds and checked.claim is not None and checked.claim["verdict"]["owned"] else 1
-
-
-def _shown(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what an expert may look into besides the bundle: the key under seal, the suspect itself."""
-    from indelible.base.errors import InputError
-    from indelible.data import load
-    from indelible.evidence import Commitment
-    from indelible.keys import Key
-
-    found: dict[str, Any] = {}
-    if arguments.shown_run is not None:
-        if arguments.key is not None:
-            raise InputError("--run holds a key itself: leave out --key.")
-        arguments.run_folder = arguments.shown_run
-        _, key, carriers = _owners(arguments)
-        found = {"key": key, "carriers": carriers}
-    elif arguments.key is not None:
-        if arguments.data is None and not _is_codebook(arguments.key):
-            raise InputError("--key needs --data: the carriers that the samples were drawn on.")
-        found = {"key": Key.load(arguments.key)}
-    if arguments.data is not None and arguments.shown_run is None:
-        found["carriers"] = load(arguments.data)[1]
-    if arguments.suspect is not None:
-        stated = Commitment.load(arguments.bundle).key
-        found["suspect"] = asked_suspect(arguments, int(stated["classes"]), tuple(stated["shape"]), None)
-    return found
-
-
-def _is_codebook(folder: Path) -> bool:
-    """Tell whether a key's marks can be derived without carriers; a folder that is no key is refused later."""
-    from indelible.keys import Key
-
-    return folder.is_dir() and Key.load(folder).labels == "codebook"
 
 
 def _sign(arguments: argparse.Namespace) -> int:
@@ -265,12 +183,3 @@ def _verify_model(arguments: argparse.Namespace) -> int:
         return 1
     emit(arguments, {"holds": True}, f"HOLDS: {weights} is what was signed. Descent takes a watermark.")
     return 0
-
-
-def _bytes(path: Path) -> bytes:
-    from indelible.base.errors import InputError
-
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path} ({error.strerror}).") from error

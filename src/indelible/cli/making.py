@@ -4,8 +4,9 @@ import argparse
 
 from indelible.data.images import Data, Shape
 from indelible.keys.key import Key
+from indelible.train.run import Run
 
-__all__ = ["make_key"]
+__all__ = ["make_key", "owners"]
 
 
 def make_key(arguments: argparse.Namespace, classes: int, shape: Shape, carriers: Data | None = None) -> Key:
@@ -22,3 +23,15 @@ def make_key(arguments: argparse.Namespace, classes: int, shape: Shape, carriers
         transparency=arguments.transparency, strength=arguments.strength, source=source,
         source_class=arguments.source_class,
     )  # fmt: skip
+
+
+def owners(arguments: argparse.Namespace) -> tuple[Run, Key, Data]:
+    """Return the owner's run, its key, and the carriers of the samples."""
+    from indelible.data import load
+
+    saved = Run.load(arguments.run_folder)
+    key = saved.key()
+    if key.labels == "keyed":  # learnt by heart: the embedded samples are what is asked
+        return saved, key, saved.images()[0]
+    _, test = load(arguments.data or saved.data)
+    return saved, key, test

@@ -3,11 +3,12 @@
 import argparse
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from indelible.base.errors import InputError
 
-__all__ = ["assignments", "computing", "emit", "key_options", "many_devices"]
+__all__ = ["assignments", "computing", "content_of", "emit", "key_options", "many_devices"]
 
 
 def assignments(pairs: Sequence[str]) -> dict[str, Any]:
@@ -67,3 +68,11 @@ def key_options(command: argparse.ArgumentParser) -> None:
 def emit(arguments: argparse.Namespace, document: Any, text: str) -> None:
     """Print the result: JSON for machines, text for people."""
     print(json.dumps(document, indent=2, allow_nan=False) if arguments.json else text)
+
+
+def content_of(path: Path) -> bytes:
+    """Return the bytes of a file that an option names."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror}). Check the path.") from error

@@ -17,22 +17,43 @@ from indelible.verify.suspects.protocol import Suspect
 __all__ = ["asked_suspect", "asking_options"]
 
 
-def asking_options(command: argparse.ArgumentParser) -> None:
-    """Add what a suspect outside of a run needs."""
+def asking_options(
+    command: argparse.ArgumentParser, *, unless: str | None, model: str = "the run's", log: bool = True,
+    budget: bool = True,
+) -> None:  # fmt: skip
+    """Add what a suspect outside of a run needs.
+
+    Args:
+        command: Gets the options.
+        unless: What happens without ``--suspect``; None: it is required.
+        model: The architecture of a file of weights without ``--model``.
+        log: Whether a query log can be named.
+        budget: Whether there can be a budget.
+    """
     command.add_argument(
-        "--suspect", metavar="PLACE", help="who is asked: http(s)://HOST/v2/models/NAME, a template .json, .onnx, "
-        ".safetensors, .pt, or predictions .csv, .jsonl (default: the run's own model)",
+        "--suspect", metavar="PLACE", required=unless is None,
+        help="who is asked: http(s)://HOST/v2/models/NAME, a template .json, .onnx, .safetensors, .pt, .pth, or "
+        f"predictions .csv, .jsonl ({'required' if unless is None else f'default: {unless}'})",
     )  # fmt: skip
-    command.add_argument("--model", help="architecture of a file of weights (default: the run's)")
+    command.add_argument("--model", help=f"architecture of a file of weights (default: {model})")
     command.add_argument(
         "--input", action="append", default=[], metavar="NAME=VALUE",
         help="what an ONNX model or a server takes: dtype=uint8 (pixels) or dtype=float32 (0..1), white=255, "
         "mean=[..], std=[..], layout=NHWC, order=BGR, size=[H,W]; repeatable",
     )  # fmt: skip
+    command.add_argument(
+        "--input-name", metavar="NAME",
+        help="name of a server's input (default: the only one that it declares, or input-0 if it declares none)",
+    )  # fmt: skip
     command.add_argument("--output", help="name of the output with labels or scores, if there are several")
     command.add_argument("--batch", type=int, help="images of one request (default: 32)")
-    command.add_argument("--log", type=Path, help="query log: a broken session goes on from it, anybody can recount it")
-    command.add_argument("--budget", type=int, help="images that may be sent in all, retries included (needs --log)")
+    if log:
+        command.add_argument(
+            "--log", type=Path, help="query log: a broken session goes on from it, anybody can recount it"
+        )
+    if budget:
+        needs = " (needs --log)" if log else ""
+        command.add_argument("--budget", type=int, help=f"images that may be sent in all, retries included{needs}")
     command.add_argument("--rate", type=float, help="images a second, at most")
     command.add_argument("--timeout", type=float, default=30.0, help="seconds for a reply (default: 30)")
     command.add_argument("--tries", type=int, default=5, help="attempts at one request (default: 5)")
@@ -49,7 +70,8 @@ def asked_suspect(arguments: argparse.Namespace, classes: int, shape: Shape, run
     return open_suspect(
         arguments.suspect, classes=classes, input=assignments(arguments.input),
         model=_architecture(arguments.model, classes, shape, run), normalize=_normalisation(arguments.model, run),
-        output=arguments.output, batch=arguments.batch, headers=_headers(arguments.header),
+        input_name=arguments.input_name, output=arguments.output, shape=shape, batch=arguments.batch,
+        headers=_headers(arguments.header),
         persistence=Persistence(timeout=arguments.timeout, tries=arguments.tries, rate=arguments.rate),
     )  # fmt: skip
 

@@ -76,7 +76,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--accuracy", action="store_true", help="ask a --suspect for BA too: one query a test image")
     command.add_argument("--export", type=Path, metavar="NPZ", help="write the questions for somebody else to answer")
-    asking_options(command)
+    asking_options(command, unless="the run's own model")
     command.add_argument(
         "--certificate", action="store_true", help="also certify the mark against changes of the weights (white box)"
     )

@@ -4,21 +4,29 @@ A folder and not an archive, because archives hold more than their files (times,
 digest of a file covers. ``manifest.json`` holds the SHA-256 of every other file and is signed; a file that is missing,
 unknown or altered is found, also one that no other check looks into.
 
-| file | what |
-|---|---|
-| ``commitment.json``, ``commitment.sig`` | the statement made before release, and its signature |
-| ``timestamp.tsr``, ``authority.pem`` | the authority's answer, and the roots the claimant checked it with; if any |
-| ``claim.json`` | challenge, opened samples or marks with salts and Merkle paths, who was asked, verdict |
-| ``images.safetensors`` | the opened samples and their carriers; of a codebook, the carriers or images of the pool |
-| ``queries.jsonl`` | the query log |
-| ``README.txt`` | what this is, for people |
-| ``manifest.json``, ``manifest.sig`` | the digest of each file above, and its signature |
+| file | what | evidence |
+|---|---|---|
+| ``commitment.json``, ``commitment.sig`` | the statement made before release, and its signature | yes |
+| ``timestamp.tsr`` | the authority's answer, if any | under roots that the checker gives |
+| ``authority.pem`` | the roots the claimant checked it with, if any | no |
+| ``claim.json`` | challenge, opened samples or marks with salts and Merkle paths, who was asked, verdict | yes |
+| ``images.safetensors`` | the opened samples and their carriers; of a codebook, carriers or images of the pool | yes |
+| ``queries.jsonl`` | the query log | yes |
+| ``README.txt`` | what this is, for people | no |
+| ``manifest.json``, ``manifest.sig`` | the digest of each file above, and its signature | yes |
+
+The signature of the manifest shows changes by others. Whoever holds the owner's signing key can change a file and sign
+anew. A file is evidence if other steps of the check find that, too; ``README.txt`` and ``authority.pem`` are not. Of
+``timestamp.tsr`` the authority signs time, number and statement, but not the version numbers and the name of the
+signature's algorithm in the wrapper, which change nothing of what it shows.
 """
 
 import hashlib
 import os
 import stat
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from indelible.base.errors import DamagedFileError, InputError
@@ -28,7 +36,19 @@ from indelible.evidence.commitment import SIGNATURE, STATEMENT
 from indelible.evidence.identity import Identity
 from indelible.evidence.timestamp import REPLY, ROOTS
 
-__all__ = ["CLAIM", "IMAGES", "LOG", "MANIFEST", "MANIFEST_SIGNATURE", "check_manifest", "read_files", "write_bundle"]
+__all__ = [
+    "CLAIM",
+    "IMAGES",
+    "LOG",
+    "MANIFEST",
+    "MANIFEST_SIGNATURE",
+    "BundleFile",
+    "check_manifest",
+    "check_place",
+    "described_files",
+    "read_files",
+    "write_bundle",
+]
 
 CLAIM, IMAGES, LOG, README = "claim.json", "images.safetensors", "queries.jsonl", "README.txt"
 MANIFEST, MANIFEST_SIGNATURE = "manifest.json", "manifest.sig"
@@ -36,6 +56,22 @@ _REQUIRED = {STATEMENT, SIGNATURE, CLAIM, IMAGES, LOG, README, MANIFEST, MANIFES
 _OPTIONAL = {REPLY, ROOTS}
 _FORMAT = 1
 _LARGEST = 1 << 30
+_WORD = "the claimant's word"
+_EVIDENCE = {
+    STATEMENT: "what the owner committed to",
+    SIGNATURE: "the owner's signature of the commitment",
+    CLAIM: f"challenge, opened samples, suspect, verdict; when the claim was made is {_WORD}",
+    IMAGES: "the opened samples and their carriers",
+    LOG: f"the answers as the claimant recorded them; their times are {_WORD}",
+    MANIFEST: "the digest of every other file",
+    MANIFEST_SIGNATURE: "the owner's signature of the manifest",
+}
+_DATED = "the authority's answer, checked with the roots that you gave"
+_NO_EVIDENCE = {
+    REPLY: "the authority's answer: evidence only under root certificates of your own (--roots)",
+    ROOTS: "root certificates of the claimant's choice: get those of the authority from a source of your own",
+    README: "words for people: whoever holds the owner's signing key can write others",
+}
 
 TEXT = """Evidence that a model carries a committed watermark.
 
@@ -46,7 +82,53 @@ Take the root certificates of the timestamp authority from a source of your own,
 Signatures and the timestamp show who signed, when the commitment existed at the latest, and that nothing was changed.
 Only the watermark links the suspect to the committed model. The answers are the claimant's record of them: ask the
 suspect again with --suspect to see for yourself.
+
+This text and authority.pem are no evidence: the claimant could have written others. The check says which files are.
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class BundleFile:
+    """A file of a bundle: its name, whether it is evidence, and what it is."""
+
+    name: str
+    evidence: bool
+    says: str
+
+
+def described_files(names: Iterable[str], *, dated: bool) -> tuple[BundleFile, ...]:
+    """Say of each file whether it is evidence.
+
+    Args:
+        names: The files of a bundle that was read.
+        dated: The timestamp holds under roots that the checker gave.
+    """
+    evidence = {**_EVIDENCE, **({REPLY: _DATED} if dated else {})}
+    known = {**_NO_EVIDENCE, **evidence}
+    found = [BundleFile(name=name, evidence=name in evidence, says=known[name]) for name in names]
+    return tuple(sorted(found, key=lambda one: (not one.evidence, list(known).index(one.name))))
+
+
+def check_place(folder: str | Path) -> None:
+    """Refuse a path at which no bundle can be, so that a typing error does not look like forged evidence.
+
+    Raises:
+        InputError: Nothing is there, or a file, or a folder without the main files of a bundle.
+    """
+    place = Path(folder)
+    if place.is_file():
+        archive = zipfile.is_zipfile(place)
+        remedy = "Unpack it, and give the folder." if archive else "Give the folder that holds the files of the bundle."
+        raise InputError(f"a bundle is a folder, but {place} is {'a zip archive' if archive else 'a file'}. {remedy}")
+    if not place.is_dir():
+        raise InputError(f"there is no bundle {place}. Give the folder that `indelible evidence claim` wrote.")
+    if any((place / name).exists() for name in (CLAIM, MANIFEST)):
+        return
+    inside = sorted(one.name for one in place.iterdir() if (one / MANIFEST).is_file())
+    if inside:
+        raise InputError(f"{place} is not a bundle, but {inside[0]} in it may be: give {place / inside[0]}.")
+    what = "holds a commitment, not a bundle" if (place / STATEMENT).exists() else "is not a bundle"
+    raise InputError(f"{place} {what}. Give the folder that `indelible evidence claim` wrote.")
 
 
 def write_bundle(folder: str | Path, files: Mapping[str, bytes], identity: Identity) -> None:
@@ -70,8 +152,7 @@ def read_files(folder: str | Path) -> dict[str, bytes]:
         DamagedFileError: A file is missing, unknown, too large, or no plain file.
     """
     place = Path(folder)
-    if not place.is_dir():
-        raise InputError(f"there is no bundle {place}. Give the folder that `indelible evidence claim` wrote.")
+    check_place(place)
     found: dict[str, bytes] = {}
     for entry in sorted(os.scandir(place), key=lambda one: one.name):
         if entry.name not in _REQUIRED | _OPTIONAL:

@@ -1,6 +1,7 @@
 """The offline check: everything is computed again from the bundle, without network and without any secret.
 
-The steps run in a fixed order, each with a name, and the check ends at the first that does not hold.
+The steps run in a fixed order, each with a name, and the check ends at the first that does not hold. What the checker
+gives (a path, root certificates, a public key, a suspect) is no evidence: if it cannot be used, that is an error.
 
 | step | what is compared |
 |---|---|
@@ -23,22 +24,27 @@ The steps run in a fixed order, each with a name, and the check ends at the firs
 | suspect | only if it is asked again: that the verdict comes out again |
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from indelible.base.errors import IndelibleError
+from indelible.base.errors import DamagedFileError, IndelibleError, InputError
 from indelible.base.records import plain
+from indelible.evidence.bundle import BundleFile, check_place, described_files
 from indelible.evidence.canonical import parse
 from indelible.evidence.commitment import STATEMENT
 from indelible.evidence.steps import STEPS, Work
-from indelible.evidence.timestamp import Stamp
+from indelible.evidence.timestamp import Stamp, read_roots
 from indelible.keys.key import Key
 from indelible.verify.suspects.protocol import Suspect
 
 __all__ = ["Checked", "Step", "check_bundle"]
 
+# In these steps, what the checker gave is used: an error that is no finding is the checker's to mend.
+_GIVEN = ("key", "suspect")
+_PUBLIC = re.compile(r"[0-9a-fA-F]{64}")
 _MEANING = (
     "The signatures and the timestamp show who signed, when the commitment existed at the latest, and that nothing was "
     "changed. Only the watermark links the suspect to the committed model."
@@ -75,6 +81,7 @@ class Checked:
             whatever the samples are.
         carriers: Of a codebook. ``"set aside"``: the classes are bound to the carriers. ``"compared"``: they are images
             that the checker gave. ``"open"``: who brought them is not shown. ``"none"``: there are none.
+        files: Which of the bundle's files are evidence, and which are not.
     """
 
     holds: bool
@@ -89,10 +96,32 @@ class Checked:
     derived: bool = False
     drawn: bool = False
     carriers: str | None = None
+    files: tuple[BundleFile, ...] = ()
+
+    @property
+    def summary(self) -> tuple[str, str]:
+        """Two sentences: whether the evidence is complete and unchanged, and what the verdict in it is."""
+        if not self.holds or self.claim is None:
+            return (
+                f"The evidence does not pass the check: the step “{self.failed}” fails.",
+                "No verdict follows from it.",
+            )
+        verdict = self.claim["verdict"]
+        whole = f"The evidence is complete and unchanged since it was signed: all {len(self.steps)} checks passed."
+        if verdict["owned"]:
+            return whole, (
+                "The verdict in it is OWNED: the suspect is derived from a model that carries the committed watermark "
+                f"(a model that never saw the key gets this verdict with probability at most {verdict['alpha']:g})."
+            )
+        return whole, (
+            "The verdict in it is NOT SHOWN: the test does not show that the suspect is derived from the committed "
+            "model, nor that it is not."
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as plain JSON values."""
-        return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
+        found = {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
+        return {**found, "summary": list(self.summary)}
 
 
 def check_bundle(
@@ -110,7 +139,16 @@ def check_bundle(
         carriers: The carriers, needed with ``key``; of a codebook, the images that the checker brought to the claim, or
             that were set aside, to compare.
         suspect: Ask it again, with the bundle's own questions.
+
+    Raises:
+        IndelibleError: What the checker gave cannot be used: there is no bundle at ``folder``, ``roots`` are no
+            certificates, ``public_key`` is none, ``carriers`` do not fit, ``suspect`` does not answer.
     """
+    check_place(folder)
+    if roots is not None:
+        _check_roots(roots)
+    if public_key is not None and not _PUBLIC.fullmatch(public_key):
+        raise InputError(f"a public key is 64 hexadecimal digits, got {public_key!r:.80} (--public-key).")
     work = Work(Path(folder), roots, challenge, public_key, key, carriers, suspect)
     steps: list[Step] = []
     failed = None
@@ -118,14 +156,28 @@ def check_bundle(
         try:
             says = step(work)
         except IndelibleError as error:
+            if name in _GIVEN and not isinstance(error, DamagedFileError):
+                raise
             failed = name
             steps.append(Step(name=name, holds=False, says=str(error)))
             break
         if says is not None:
             steps.append(Step(name=name, holds=True, says=says))
+    dated = work.stamp is not None and roots is not None
     return Checked(
         holds=failed is None, failed=failed, steps=tuple(steps), caveats=tuple(work.caveats),
         commitment=None if work.commitment is None else parse(work.commitment.content, STATEMENT),
-        claim=work.claim or None, stamp=work.stamp, dated=work.stamp is not None and roots is not None,
+        claim=work.claim or None, stamp=work.stamp, dated=dated,
         derived=work.derived, drawn=work.drawn and failed is None, carriers=work.brought,
+        files=described_files(work.files, dated=dated),
     )  # fmt: skip
+
+
+def _check_roots(roots: bytes) -> None:
+    try:
+        read_roots(roots, "the roots")
+    except DamagedFileError as error:
+        raise InputError(
+            "the roots that you gave (--roots) are not certificates in PEM. Give the root certificates of the "
+            "timestamp authority; from DER: openssl x509 -inform der -in FILE -out roots.pem."
+        ) from error

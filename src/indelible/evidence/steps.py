@@ -141,7 +141,16 @@ def _timestamp(work: Work) -> str:
     trusted = work.roots if work.roots is not None else own
     if trusted is None:
         raise DamagedFileError("there is a timestamp but no root certificate to check it with")
-    stamp = verify_timestamp(work.stated.content, reply, read_roots(trusted, "the roots"))
+    try:
+        stamp = verify_timestamp(work.stated.content, reply, read_roots(trusted, "the roots"))
+    except DamagedFileError as error:
+        if work.roots is None or own is None:
+            raise
+        other = verify_timestamp(work.stated.content, reply, read_roots(own, "the roots"))
+        raise DamagedFileError(
+            f"the timestamp is by {other.authority!r:.120}, for which the roots that you gave do not vouch: either "
+            "they are those of another authority, or the claimant made this one"
+        ) from error
     work.stamp = stamp
     if work.roots is None:
         work.caveats.append(

@@ -66,13 +66,13 @@ def render_bundle(bundle: str | Path, checked: Checked) -> str:
 
 def _outcome(checked: Checked) -> str:
     if not checked.holds:
-        return f"This bundle does not hold: the step “{checked.failed}” fails. Nothing follows from it."
+        return " ".join(checked.summary)
     verdict = (checked.claim or {})["verdict"]
     if checked.dated and checked.stamp is not None:
-        date = f"the commitment existed on {_readable(checked.stamp.time)}"
+        date = f"The commitment existed on {_readable(checked.stamp.time)}."
     else:
-        date = "the date of the commitment is not established"
-    return f"Everything in this bundle holds, and {date}. {verdict['sentence']}"
+        date = "The date of the commitment is not established."
+    return " ".join([*checked.summary, date, verdict["sentence"]])
 
 
 def _readable(time: str) -> str:

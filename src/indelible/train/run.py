@@ -22,8 +22,9 @@ from typing import Any, Self
 from torch import nn
 
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.base.files import read_json, read_tensors, write_json, write_tensors
+from indelible.base.files import read_json, write_json, write_tensors
 from indelible.base.records import Record
+from indelible.base.weights import read_weights
 from indelible.data.augment import Normalization
 from indelible.data.catalog import load
 from indelible.data.images import Data, Shape
@@ -218,12 +219,15 @@ class Run:
 
 
 def load_weights(model: nn.Module, path: Path) -> nn.Module:
-    """Load safetensors weights into ``model``; refuse files that do not fit or hold NaN."""
-    tensors, _ = read_tensors(path)
+    """Load a file of weights (safetensors, .pt or .pth) into ``model``; refuse one that does not fit or holds NaN."""
+    weights = read_weights(path)
     try:
-        model.load_state_dict(tensors)
-    except (RuntimeError, ValueError) as error:
+        model.load_state_dict(weights)
+    except (RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
         cause = " ".join(str(error).split())[:200]
-        raise DamagedFileError(f"{path} does not fit the network {type(model).__name__}: {cause}") from error
+        raise DamagedFileError(
+            f"{path} does not fit the network {type(model).__name__}: {cause}. Name the architecture that it was saved "
+            "from."
+        ) from error
     check_finite(model, str(path))
     return model

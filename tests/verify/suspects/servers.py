@@ -1,4 +1,4 @@
-"""A server that misbehaves on request, and the command's own in another process."""
+"""A server that misbehaves on request, one that plays recorded replies, and the command's own in another process."""
 
 import contextlib
 import hashlib
@@ -16,7 +16,7 @@ import numpy as np
 
 from tests.waiting import PATIENCE
 
-__all__ = ["Nasty", "misbehaving", "serving_run"]
+__all__ = ["Nasty", "Recorded", "misbehaving", "playing", "serving_run"]
 
 
 @dataclass
@@ -156,6 +156,48 @@ def misbehaving(site: Nasty) -> Iterator[Nasty]:  # noqa: C901 - one branch for 
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@dataclass
+class Recorded:
+    """Metadata, and what is answered to each request: (state, body); the last one again and again."""
+
+    metadata: Any
+    replies: list[tuple[int, str]]
+    asked: list[Any] = field(default_factory=list)
+    url: str = ""
+
+
+@contextlib.contextmanager
+def playing(site: Recorded) -> Iterator[Recorded]:
+    """Play recorded replies; yield with the address of the model."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send(200, json.dumps(site.metadata))
+
+        def do_POST(self) -> None:
+            site.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send(*site.replies[min(len(site.asked), len(site.replies)) - 1])
+
+        def send(self, state: int, body: str) -> None:
+            self.send_response(state)
+            self.send_header("Content-Length", str(len(body.encode())))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        site.url = f"http://127.0.0.1:{server.server_address[1]}/v2/models/m"
+        try:
+            yield site
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @contextlib.contextmanager

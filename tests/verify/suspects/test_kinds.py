@@ -65,7 +65,7 @@ class TestOutputs:
     @pytest.mark.parametrize(
         ("value", "expected"),
         [([1, 0, 3], [1, 0, 3]), ([[1], [0], [3]], [1, 0, 3]), (np.eye(4)[[2, 1, 1]].tolist(), [2, 1, 1]),
-         ([[-5, -1, -9, -3]] * 3, [1, 1, 1])],
+         ([[-5, -1, -9, -3]] * 3, [1, 1, 1]), ([1.0, 0.0, 3.0], [1, 0, 3]), ([[1.0], [0.0], [3.0]], [1, 0, 3])],
     )  # fmt: skip
     def test_labels_and_scores(self, value: Any, expected: list[int]) -> None:
         assert labels_of(as_array(value), count=3, classes=4).tolist() == expected
@@ -76,9 +76,12 @@ class TestOutputs:
             ([1, 4, 0], "class 4 to query 11"), ([1, 0, -1], "class -1 to query 12"), ([1, 0], "3 images"),
             ([0.5, 0.5, 0.1], "query 10 is the single number"), ([[0.1] * 3] * 3, r"shape \(3,\)"),
             ([[0.1] * 4, [float("nan")] * 4, [0.1] * 4], "query 11 holds NaN"), ([["a"], [1], [2]], "numbers"),
-            ([[1], [1, 2], [3]], "rows differ"), ([None, 1, 2], "numbers"), ([True, False, True], "numbers"),
+            ([[1], [1, 2], [3]], "rows differ"), ([None, 1, 2], "query 10 holds NaN"), ([True, False, True], "numbers"),
             (7, "shape"), ([[[0.1] * 4]] * 3, "shape"), ([], "numbers|shape"), ([10**30] * 3, "numbers|rows"),
             ([[0.1] * 3 + [float("inf")]] * 3, "query 10 holds NaN or infinity"),
+            ([[0.1] * 4, [0.1, None, 0.1, 0.1], [0.1] * 4], "query 11 holds NaN .*null"), ([1, 2, "a"], "holds text"),
+            ([1.0, 2.5, 0.0], "query 11 is the single number 2.5"), ([[1.0], [4.0], [0.0]], "class 4 to query 11"),
+            ([[0.5], [1.0], [0.0]], "query 10 is the single number 0.5"), ([1.0, 2.0, None], "query 12 holds NaN"),
         ],
     )  # fmt: skip
     def test_everything_else_is_an_error(self, value: Any, says: str) -> None:
@@ -114,7 +117,7 @@ class TestWeights:
             open_suspect(tmp_path / "m.safetensors", classes=4)
         with pytest.raises(DamagedFileError, match="does not fit"):
             open_suspect(tmp_path / "m.safetensors", classes=4, model=lambda: TinyNet(width=4))
-        with pytest.raises(InputError, match="no file"):
+        with pytest.raises(InputError, match="does not exist"):
             open_suspect(tmp_path / "none.pt", classes=4, model=TinyNet)
         torch.save([1, 2], tmp_path / "list.pt")
         with pytest.raises(DamagedFileError, match="no named weights"):

@@ -5,7 +5,8 @@ What is sent and how the reply is read is a *format*: :class:`~indelible.verify.
 
 Tried again, after a random share of a pause that doubles (or what ``Retry-After`` asks): connections refused, dropped
 or too slow, and the states 408, 425, 429, 500, 502, 503, 504. Never tried again: any other state, a redirect, a reply
-that is no JSON, is too large or does not hold what was asked for. A server cannot change the verdict by such replies;
+that is no JSON, is too large or does not hold what was asked for. The cause that a server writes into such a reply is
+part of the error. A server cannot change the verdict by such replies;
 it can only prevent one.
 """
 
@@ -31,6 +32,14 @@ __all__ = ["Format", "HttpSuspect", "Persistence"]
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LARGEST_REPLY = 64 << 20
+_LONGEST_CAUSE = 200
+# Where servers write what went wrong: Open Inference, and what web frameworks do by themselves.
+_CAUSES = ("error", "message", "detail")
+_INPUT = "Check the description of its input (--input, --input-name)."
+_REMEDIES = {
+    400: _INPUT, 422: _INPUT, 401: "Check the headers (--header).", 403: "Check the headers (--header).",
+    404: "Check address and model name.", 413: "Ask fewer images per request (--batch).",
+}  # fmt: skip
 _RANDOM = random.SystemRandom()
 
 
@@ -85,9 +94,11 @@ class Persistence:
 
 
 class _Again(Exception):  # noqa: N818 - not an error yet: a reason to try again
-    def __init__(self, cause: str, wait: float | None = None) -> None:
+    def __init__(self, cause: str, wait: float | None = None, said: str = "") -> None:
         super().__init__(cause)
         self.cause, self.wait = cause, wait
+        # Apart from the cause, which goes into the log: a server's own words may hold what a log must not.
+        self.described = f"{cause} ({said})" if said else cause
 
 
 @dataclass
@@ -174,12 +185,12 @@ class HttpSuspect:
                 wait = _RANDOM.uniform(0.0, pause) if again.wait is None else again.wait
                 if attempt == limits.tries:
                     raise UnreachableError(
-                        f"no answer to {what} from {address} in {limits.tries} attempts; the last: {again.cause}. "
+                        f"no answer to {what} from {address} in {limits.tries} attempts; the last: {again.described}. "
                         "Answers so far are in the log, if one is kept: run the same command again to go on."
                     ) from again
                 if wait > limits.longest:
                     raise UnreachableError(
-                        f"{address} asks to wait {wait:.0f} s before {what} is sent again ({again.cause}). Run the "
+                        f"{address} asks to wait {wait:.0f} s before {what} is sent again ({again.described}). Run the "
                         "same command again then; what was answered is in the log."
                     ) from again
                 time.sleep(wait)
@@ -209,11 +220,24 @@ class HttpSuspect:
         except http.HTTPError as error:
             raise _Again(f"{type(error).__name__}: {error}".rstrip(": ")) from error
         if status in _AGAIN:
-            raise _Again(f"state {status}", _asked_wait(headers_back.get("Retry-After")))
+            raise _Again(f"state {status}", _asked_wait(headers_back.get("Retry-After")), _said(bytes(found)))
         if not 200 <= status < 300:
-            start = " ".join(bytes(found[:120]).decode(errors="replace").split())
-            raise InputError(f"{address} answered state {status} ({start!r}). Check address, model name and headers.")
+            remedy = _REMEDIES.get(status, "Check address, model name and headers.")
+            raise InputError(f"{address} answered state {status} ({_said(bytes(found)) or 'no text'}). {remedy}")
         return bytes(found)
+
+
+def _said(body: bytes) -> str:
+    """Return what a server wrote about an error: shortened, quoted, without anything that a terminal would obey."""
+    text = body[: 1 << 16].decode(errors="replace")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        text = next((str(found[name]) for name in _CAUSES if found.get(name)), text)
+    words = " ".join(text.split())
+    return "" if not words else repr(words if len(words) <= _LONGEST_CAUSE else f"{words[:_LONGEST_CAUSE]}...")
 
 
 def _asked_wait(header: str | None) -> float | None:

@@ -9,6 +9,7 @@ from torch import nn
 
 from indelible.base.errors import InputError
 from indelible.data.augment import Normalization
+from indelible.data.images import Shape
 from indelible.verify.suspects.http import HttpSuspect, Persistence
 from indelible.verify.suspects.oip import OpenInference
 from indelible.verify.suspects.onnx import OnnxSuspect
@@ -30,7 +31,9 @@ def open_suspect(
     input: Mapping[str, Any] | None = None,  # noqa: A002 - the word that people use
     model: Callable[[], nn.Module] | None = None,
     normalize: Normalization | None = None,
+    input_name: str | None = None,
     output: str | None = None,
+    shape: Shape | None = None,
     batch: int | None = None,
     headers: Mapping[str, str] | None = None,
     persistence: Persistence | None = None,
@@ -45,7 +48,10 @@ def open_suspect(
             :class:`~indelible.verify.suspects.preprocessing.Preprocessing` has. Described, never assumed.
         model: Builds the architecture of a file of weights.
         normalize: (mean, std) that the input of a file of weights is normalised by.
+        input_name: Name of a server's input (Open Inference), if it declares several or none (default: the only one, or
+            ``input-0``).
         output: Name of the output with labels or scores, if there are several.
+        shape: (C, H, W) of the images, if known: what a server declares is then compared before anything is asked.
         batch: Images of one request.
         headers: Sent along with every request; kept out of logs.
         persistence: Time-outs, retries and rate of an address.
@@ -56,11 +62,12 @@ def open_suspect(
         if suffix == ".json" and not text.startswith("http"):
             template = JsonTemplate.load(text)
             return HttpSuspect(template, classes, limits, headers or {})
-        wanted = OpenInference(url=text, preprocessing=Preprocessing.of(input or {}), output=output)
+        described = dict(input or {})
+        wanted = OpenInference(url=text, preprocessing=Preprocessing.of(described), input=input_name, output=output)
         if batch is not None:
             wanted = replace(wanted, batch=batch)
         suspect = HttpSuspect(wanted, classes, limits, headers or {})
-        suspect.format = wanted.completed(suspect.get(wanted.model))
+        suspect.format = wanted.completed(suspect.get(wanted.model), shape=shape, layout_given="layout" in described)
         return suspect
     if suffix == ".onnx":
         return OnnxSuspect(text, Preprocessing.of(input or {}), classes=classes, output=output)

@@ -1,8 +1,9 @@
 """From what a foreign model answers to labels that can be counted - or an error that names the query.
 
 A foreign answer is an array of labels (N,) or (N, 1), or of scores (N, classes): logits or probabilities, whose largest
-counts. Everything else, and every number that is not finite or no class of the key, is an error: an answer that cannot
-be read is never counted as a miss, because misses speak for the suspect.
+counts. Labels may come as floats (1.0 for class 1), as some servers write them. Everything else, and every number that
+is not finite or no class of the key, is an error: an answer that cannot be read is never counted as a miss, because
+misses speak for the suspect. JSON has no NaN, so that many servers write null for it: null is read as NaN.
 """
 
 from typing import Any
@@ -29,6 +30,8 @@ def as_array(value: Any, *, first: int = 0) -> np.ndarray[Any, np.dtype[Any]]:
     """
     try:
         array = np.asarray(value)
+        if array.dtype.kind == "O":
+            array = np.asarray(_without_null(value))
     except (ValueError, OverflowError, RecursionError, TypeError) as error:
         raise BadAnswerError(
             f"the answer from query {first} on is no array of numbers: its rows differ in length ({error})."
@@ -41,17 +44,27 @@ def as_array(value: Any, *, first: int = 0) -> np.ndarray[Any, np.dtype[Any]]:
     return array
 
 
+def _without_null(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_null(one) for one in value]
+    return float("nan") if value is None else value
+
+
 def _kind(value: Any) -> str:
-    while isinstance(value, list) and value:
-        value = value[0]
-    return "nothing" if isinstance(value, list) else "null" if value is None else type(value).__name__
+    """Name the first thing that is no number."""
+    if isinstance(value, list):
+        return next((kind for kind in map(_kind, value) if kind != "numbers"), "numbers" if value else "nothing")
+    if isinstance(value, bool):
+        return "true or false"
+    names = {int: "numbers", float: "numbers", type(None): "numbers", str: "text", dict: "objects"}
+    return names.get(type(value), type(value).__name__)
 
 
 def labels_of(output: np.ndarray[Any, np.dtype[Any]], *, count: int, classes: int, first: int = 0) -> Tensor:
     """Return the labels in an output, after checking every one.
 
     Args:
-        output: Labels (N,) or (N, 1) of whole numbers, or scores (N, classes).
+        output: Labels (N,) or (N, 1), whole numbers of any type, or scores (N, classes).
         count: Images that were asked, N.
         classes: Classes of the key.
         first: Number of the first query, for errors.
@@ -67,35 +80,41 @@ def labels_of(output: np.ndarray[Any, np.dtype[Any]], *, count: int, classes: in
             f"{count} images were asked from query {first} on, but the answer has the shape {output.shape}: "
             "one row for each image was expected."
         )
-    whole = output.dtype.kind in "iu"
-    if output.ndim == 1 or (output.ndim == 2 and output.shape[1] == 1 and whole):
-        return _labels(output.reshape(count), classes, first, whole=whole)
+    if output.ndim == 1 or (output.ndim == 2 and output.shape[1] == 1):
+        return _labels(output.reshape(count), classes, first)
     if output.ndim != 2 or output.shape[1] != classes:
         raise BadAnswerError(
             f"the answer to query {first} has the shape {output.shape[1:]}, but the key knows {classes} classes. "
             "The suspect is a model of another task, or another output of it was named."
         )
-    bad = (~np.isfinite(output)).any(1).nonzero()[0]
-    if len(bad):
-        number = int(bad[0])
-        raise BadAnswerError(
-            f"the answer to query {first + number} holds NaN or infinity ({_short(output[number])}). The model is "
-            "damaged, or its input is not what it was trained on: check the pre-processing."
-        )
+    _check_finite(output, first)
     return torch.from_numpy(output.argmax(1).astype(np.int64))
 
 
-def _labels(output: np.ndarray[Any, np.dtype[Any]], classes: int, first: int, *, whole: bool) -> Tensor:
-    if not whole:
+def _check_finite(rows: np.ndarray[Any, np.dtype[Any]], first: int) -> None:
+    bad = (~np.isfinite(rows)).any(1).nonzero()[0]
+    if len(bad):
+        number = int(bad[0])
         raise BadAnswerError(
-            f"the answer to query {first} is the single number {output[0]}: neither a label (a whole number) nor one "
-            f"score for each of {classes} classes."
+            f"the answer to query {first + number} holds NaN or infinity ({_short(rows[number])}; JSON writes NaN as "
+            "null). The model is damaged, or its input is not what it was trained on: check the pre-processing."
+        )
+
+
+def _labels(output: np.ndarray[Any, np.dtype[Any]], classes: int, first: int) -> Tensor:
+    _check_finite(output[:, None], first)
+    broken = (output != np.round(output)).nonzero()[0]
+    if len(broken):
+        number = int(broken[0])
+        raise BadAnswerError(
+            f"the answer to query {first + number} is the single number {output[number]:g}: neither a label (a whole "
+            f"number, 0..{classes - 1}) nor one score for each of {classes} classes."
         )
     wrong = ((output < 0) | (output >= classes)).nonzero()[0]
     if len(wrong):
         number = int(wrong[0])
         raise BadAnswerError(
-            f"the suspect answered class {int(output[number])} to query {first + number}, but the key knows "
+            f"the suspect answered class {output[number]:g} to query {first + number}, but the key knows "
             f"0..{classes - 1}. It is a model of another task, or its classes are numbered otherwise."
         )
     return torch.from_numpy(output.astype(np.int64))

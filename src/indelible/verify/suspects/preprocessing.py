@@ -25,6 +25,7 @@ from torch import Tensor
 from indelible.base.checks import check_settings
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.records import plain
+from indelible.data.images import Shape
 from indelible.data.resize import fit_shape
 
 __all__ = ["Preprocessing"]
@@ -80,6 +81,11 @@ class Preprocessing:
     def to_json(self) -> dict[str, Any]:
         """Return the description as plain JSON values."""
         return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
+
+    def shape_of(self, shape: Shape) -> tuple[int, int, int]:
+        """Return the sides, without the batch axis, that images of ``shape`` (C, H, W) are sent with."""
+        channels, (height, width) = self.channels or shape[0], self.size or shape[1:]
+        return (height, width, channels) if self.layout == "NHWC" else (channels, height, width)
 
     def apply(self, images: Tensor) -> np.ndarray[Any, np.dtype[Any]]:
         """Turn uint8 images (N, C, H, W) into what the model takes."""
