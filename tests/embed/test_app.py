@@ -252,8 +252,8 @@ def test_every_k_steps_with_k_times_the_weight(net: TinyNet, data: ImageData, ke
 
 def test_a_head_start_raises_alpha_and_lets_it_fall() -> None:
     method = AdversarialPerturbation(alpha=0.03, head_start=3000, every=2)
-    # 0.03 * 3000 / t, between 0.03 and 0.2; twice that once every second step has passes only.
-    expected = {0: 0.2, 448: 0.2, 599: 0.15, 999: 0.09, 1499: 0.12, 2999: 0.06, 50_000: 0.06}
+    # 0.03 * 3000 / t, between 0.03 and 0.1; twice that once every second step has passes only.
+    expected = {0: 0.1, 899: 0.1, 999: 0.09, 1499: 0.12, 2999: 0.06, 50_000: 0.06}
     assert {step: method.weight(step) for step in expected} == pytest.approx(expected)
     constant = AdversarialPerturbation(alpha=0.03, every=2)
     assert {constant.weight(step) for step in expected} == {0.06}
@@ -285,7 +285,7 @@ def test_the_own_loop_follows_the_head_start(net: TinyNet, data: ImageData) -> N
         loss = mark.backward(images)
         assert own.head.bias.grad is not None
         norms.append(float(own.head.bias.grad.norm() / loss))
-    assert norms[0] / norms[1] > 3  # 0.2 against 0.03, at other marks
+    assert norms[0] / norms[1] > 1.5  # 0.1 against 0.03, at other marks
 
 
 def test_state_goes_on_where_it_was(net: TinyNet, data: ImageData, key: Key) -> None:

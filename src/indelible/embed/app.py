@@ -19,7 +19,7 @@ and Algorithm 1:
 | - | ``after`` | 0 | ours: share of the training before the first watermark pass; alpha is divided by the rest |
 | - | ``keep`` | 1 | ours: watermark passes that one ascent direction serves |
 | - | ``ascent_rows`` | None | ours: watermark rows, and clean rows, of the ascent pass; None: as many as there are |
-| H | ``head_start`` | 0 | ours: in step t alpha is multiplied by max(1, H / t), up to 0.2; 0: constant, the paper |
+| H | ``head_start`` | 0 | ours: in step t alpha is multiplied by max(1, H / t), up to 0.1; 0: constant, the paper |
 
 A head start also makes the passes in every step up to t = H / 3. With a codebook the defaults are ours: alpha 0.03, two
 rows for each mark (32 at least) and 32 clean ones in every second step, a head start of 3,000. The marks are learnt
@@ -67,7 +67,7 @@ from indelible.train.objective import Objective, Step, unscaled
 __all__ = ["APP", "AdversarialPerturbation", "WatermarkPasses", "watermark_loss"]
 
 _BATCHES = ("mixed", "clean")
-_MOST = 0.2  # to which a head start raises alpha
+_MOST = 0.1  # to which a head start raises alpha
 _RANGE = 0.05  # how far beyond [0, 1] an augmentation may take a pixel
 
 
