@@ -46,6 +46,7 @@ NOT_FILES = {
     "RUN",
     "TOKEN",
     "README.txt",
+    "shake.toml",
 }
 
 

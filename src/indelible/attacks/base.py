@@ -26,8 +26,8 @@ from indelible.attacks.curve import Curve
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
+from indelible.base.plugins import MethodRegistry
 from indelible.base.records import Record, hardware
-from indelible.base.registry import MethodInfo, Registry
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.convert import as_data
@@ -41,7 +41,7 @@ from indelible.train.starting import elsewhere, must_start
 
 __all__ = ["ATTACKS", "BUDGETS", "Attacked", "Recipe", "Removal", "RemovalAttack", "attack", "settings_of"]
 
-ATTACKS: Registry[MethodInfo] = Registry("removal attack")
+ATTACKS = MethodRegistry("removal attack", group="indelible.attacks", base="indelible.attacks.base:RemovalAttack")
 Recipe = Literal["sound", "paper"]
 _RECIPES = ("sound", "paper")
 BUDGETS = ("full", "cpu")
@@ -244,7 +244,7 @@ def attack(
     Args:
         model: The stolen classifier.
         data: The attacker's images: data set, pair (images, labels), folder, ``.npz``.
-        method: A registered name (``indelible attack --list``) or an attack value.
+        method: A registered name (``indelible attack --list``), ``"package.module:Class"``, or an attack value.
         preset: ``"full"`` (the paper's passes) or ``"cpu"``, a cheaper budget; for a method given by its name.
         seed: The same seed and settings give the same bits on the same machine.
         normalize: (mean, std) that the model expects its input to be normalised by.

@@ -24,6 +24,7 @@ EXAMPLES = [
     "indelible attack runs/app --set lr=0.01 --set epochs=10 --out runs/app-ft-gentle",
     "indelible attack runs/app --method distill --set architecture=resnet-w8 --out runs/app-copied",
     "indelible attack runs/app --method preprocess --set transform=blur",
+    "indelible attack runs/app --method mypackage.attacks:Shake",
     "indelible attack runs/app --devices 2",
     "indelible attack runs/app --all         # every attack; again, after a crash: finished ones are kept",
 ]
@@ -36,7 +37,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("victim", type=Path, nargs="?", metavar="RUN", help="folder of an embedding run")
     command.add_argument("--list", action="store_true", help="list the attacks with paper, cost and defaults")
     which = command.add_mutually_exclusive_group()
-    which.add_argument("--method", default="ft", help="removal attack (default: ft)")
+    which.add_argument("--method", default="ft", help="removal attack, or package.module:Class (default: ft)")
     which.add_argument("--all", action="store_true", help="every attack, each into its own folder, and their table")
     command.add_argument("--recipe", default="sound", help="sound, or paper with its slips (default: sound)")
     command.add_argument(
@@ -126,7 +127,7 @@ def _folder(arguments: argparse.Namespace, victim: "Run", method: str) -> Path:
     """Return where a result goes when nobody says: beside the victim, apart by method, recipe and preset."""
     base: Path = (arguments.out if arguments.all else None) or victim.folder
     apart = [word for word, usual in ((arguments.recipe, "sound"), (arguments.preset, "full")) if word != usual]
-    return base.with_name("-".join([base.name, method, *apart]))
+    return base.with_name("-".join([base.name, method.replace(":", "-"), *apart]))
 
 
 def _settings(arguments: argparse.Namespace, methods: list[str]) -> dict[str, dict[str, Any]]:
@@ -187,9 +188,11 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
     from indelible.attacks import ATTACKS
     from indelible.base.errors import InputError
     from indelible.bench.making import judge
+    from indelible.cli.listing import warn_of_broken
     from indelible.report.suite import PAPER_ATTACKS, suite, suite_table
     from indelible.train.run import Run
 
+    warn_of_broken(ATTACKS)
     settings = _settings(arguments, list(ATTACKS))
     folders, refused = [], {}
     for method in ATTACKS:

@@ -39,7 +39,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--model", help="network or package.module:function (default: that of --weights, or resnet-mini)"
     )
-    command.add_argument("--method", default="app", help="embedding method (default: app)")
+    command.add_argument("--method", default="app", help="embedding method, or package.module:Class (default: app)")
     command.add_argument("--preset", default="cpu", help="paper or cpu (default: cpu)")
     command.add_argument("--recipe", help="light: cheaper watermark passes; fast: fewer epochs as well (default: none)")
     command.add_argument(

@@ -17,8 +17,8 @@ from torch import nn
 from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
+from indelible.base.plugins import MethodRegistry
 from indelible.base.records import Record, hardware
-from indelible.base.registry import MethodInfo, Registry
 from indelible.data.convert import as_data
 from indelible.data.images import Data
 from indelible.keys.key import FRESH, Key, WatermarkSamples
@@ -34,7 +34,9 @@ from indelible.train.starting import elsewhere, must_start
 
 __all__ = ["EMBEDDINGS", "Embedded", "Embedding", "EmbeddingMethod", "embed", "key_for", "settings_of"]
 
-EMBEDDINGS: Registry[MethodInfo] = Registry("embedding method")
+EMBEDDINGS = MethodRegistry(
+    "embedding method", group="indelible.embeddings", base="indelible.embed.base:EmbeddingMethod"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +191,7 @@ def embed(
         model: Any classifier of the key's classes.
         data: The owner's images: data set, pair (images, labels), folder, ``.npz``.
         key: The owner's key.
-        method: A registered name (``indelible embed --list``) or a method value.
+        method: A registered name (``indelible embed --list``), ``"package.module:Class"``, or a method value.
         preset: ``"paper"`` (100 epochs, a GPU job) or ``"cpu"``.
         recipe: Changes the preset, and the settings of a method given by its name: ``"light"`` makes APP's passes
             cheaper, ``"fast"`` shortens the training as well.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from indelible.report.collect import Entry, Stage, collect
 from indelible.report.format import ABSENT, percent
+from indelible.report.names import short_title
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -104,7 +105,7 @@ def suite_table(rows: Sequence[Suite], *, paper: bool = True) -> "RichTable":
     drawn.add_column("Type", no_wrap=True)
     drawn.add_column("Method", overflow="fold")  # long names are broken; a number never is
     drawn.add_column("%", no_wrap=True)
-    for title in ("Before", *(name.upper() for name in names), *(["AvgDrop"] if paper else [])):
+    for title in ("Before", *(short_title(name) for name in names), *(["AvgDrop"] if paper else [])):
         drawn.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         for place, measure in enumerate(("BA", "WSR")):
