@@ -70,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return list_methods(arguments, ATTACKS)
     from indelible.base.errors import InputError
+    from indelible.bench.locks import working_on
     from indelible.bench.making import judge
     from indelible.cli.describe import describe_run
     from indelible.report.format import percent
@@ -83,14 +84,15 @@ def run(arguments: argparse.Namespace) -> int:
         return _suite(arguments, victim)
     settings = _settings(arguments, [arguments.method])[arguments.method]
     out = arguments.out or _folder(arguments, victim, arguments.method)
-    if Run.finished(out):
-        done = Run.load(out)
-        if done.verdict() is not None:
-            raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
-        _check_kept(done, victim, ATTACKS[arguments.method].build.of(settings).to_json())
-        judge(done)  # broken off between the attack and the look at it
-    else:
-        done = _attack(arguments, victim, arguments.method, settings, out)
+    with working_on(out):
+        if Run.finished(out):
+            done = Run.load(out)
+            if done.verdict() is not None:
+                raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
+            _check_kept(done, victim, ATTACKS[arguments.method].build.of(settings).to_json())
+            judge(done)  # broken off between the attack and the look at it
+        else:
+            done = _attack(arguments, victim, arguments.method, settings, out)
     transforms = _transforms(done)
     document = {"record": done.record.to_json(), "verdict": done.verdict()}
     lines = [
@@ -187,6 +189,7 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
 
     from indelible.attacks import ATTACKS
     from indelible.base.errors import InputError
+    from indelible.bench.locks import working_on
     from indelible.bench.making import judge
     from indelible.cli.listing import warn_of_broken
     from indelible.report.suite import PAPER_ATTACKS, suite, suite_table
@@ -204,7 +207,9 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
                 judge(kept)
         else:
             try:
-                _attack(arguments, victim, method, settings[method], out)
+                with working_on(out):
+                    if not Run.finished(out):  # another command may have finished it a moment ago
+                        _attack(arguments, victim, method, settings[method], out)
             except InputError as error:
                 # What one attack cannot handle must not cost the others; it is told at the end.
                 refused[method] = " ".join(str(error).split())
