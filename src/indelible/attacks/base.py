@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 from indelible.attacks.curve import Curve
+from indelible.base.checks import check_trainable
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
@@ -258,6 +259,7 @@ def attack(
     Returns:
         The washed model with its history and record; ``model`` itself is unchanged.
     """
+    check_trainable(model)
     if must_start(devices, nodes):
         arguments = {
             "data": data, "method": method, "preset": preset, "seed": seed, "normalize": normalize, "folder": folder,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Self
 
-from indelible.base.checks import check_settings
+from indelible.base.checks import check_finite_settings, check_settings
 from indelible.base.errors import UnknownNameError
 from indelible.base.plugins import MethodRegistry
 from indelible.base.records import plain
@@ -52,4 +52,6 @@ def resolve(registry: MethodRegistry, method: "str | Method", settings: Mapping[
         return info.name, info.build.of(settings)
     if settings:
         raise UnknownNameError("argument", min(settings), ["settings of the method belong into the method value"])
-    return registry.name_of(type(method)), method
+    name = registry.name_of(type(method))
+    check_finite_settings(method)
+    return name, method

@@ -41,6 +41,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from indelible.base.checks import check_batch, check_is_key, check_module
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.registry import MethodInfo
 from indelible.data.augment import Augmentation, Normalization
@@ -93,6 +94,8 @@ class APP:
         normalize: Normalization | None = None, seed: int = 0, steps: int | None = None,
         distributed: bool | None = None, **settings: Any,
     ) -> None:  # fmt: skip
+        check_module(model)
+        check_is_key(key, Key)
         self.method = AdversarialPerturbation.of(settings)
         if steps is None and self.method.after > 0:
             raise InputError("`after` is a share of the training: say how many steps it has, for example steps=31200.")
@@ -117,6 +120,7 @@ class APP:
         Returns:
             The watermark loss at the worst neighbour, detached (zero in a call without watermark passes).
         """
+        check_batch(images, self.samples.images.shape[1:])
         together = processes() > 1 if self._distributed is None else self._distributed
         scale = unscaled if scaler is None else scaler.scale
         if together:

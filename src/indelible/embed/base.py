@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from indelible.base.checks import check_is_key, check_recipe, check_trainable
 from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
@@ -209,6 +210,8 @@ def embed(
     Returns:
         The protected model with its history and record; ``model`` itself is unchanged.
     """
+    check_trainable(model)
+    check_is_key(key, Key)
     _, value = _resolved(method, preset, recipe, settings)
     if must_start(devices, nodes):
         if value.alone:
@@ -283,7 +286,9 @@ def _resolved(
     """Return a method's name and value; a name takes what preset and recipe change."""
     if isinstance(method, str):
         settings = settings_of(method, preset, recipe, settings)
-    return resolve(EMBEDDINGS, method, settings)
+    name, value = resolve(EMBEDDINGS, method, settings)
+    check_recipe(recipe, type(value), EMBEDDINGS)
+    return name, value
 
 
 def key_for(
