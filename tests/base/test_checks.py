@@ -185,7 +185,7 @@ def test_what_is_no_model(make: Callable[[], Any], said: str, key: Key) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit announces its end
 def test_scripted_and_compiled_models_are_asked_but_not_trained(key: Key) -> None:
-    scripted = torch.jit.trace(TinyNet().eval(), torch.zeros(1, *SHAPE))  # type: ignore[no-untyped-call]
+    scripted = torch.jit.trace(TinyNet().eval(), torch.zeros(1, *SHAPE))
     compiled = TinyNet()
     compiled._orig_mod = TinyNet()  # what torch.compile's wrapper has; the compiler itself takes seconds to import
     for model, said in ((scripted, "got a scripted or traced one"), (compiled, "got a compiled one")):
