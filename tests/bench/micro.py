@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from torch import Tensor
 
+from indelible.attacks.base import Removal, RemovalAttack
 from indelible.bench.cells import Cell, data_digests, plan_cells
 from indelible.bench.engines import Job
 from indelible.bench.preset import Preset, load_preset
@@ -105,6 +106,13 @@ def cells_of(path: Path) -> tuple[Preset, list[Cell]]:
     """Return a preset and its cells."""
     preset = load_preset(path)
     return preset, plan_cells(preset, data_digests(preset))
+
+
+class Nothing(RemovalAttack):
+    """An attack from outside the package that leaves the model as it is."""
+
+    def run(self, job: Removal) -> None:
+        pass
 
 
 class LoggedNet(TinyNet):

@@ -122,6 +122,35 @@ def test_estimates_agree_with_what_runs_count(tmp_path: Path) -> None:
     assert found.hours(2) == pytest.approx(sum(found.seconds.values()) / 7200)
 
 
+def _record(cell: Cell, hardware: dict[str, object], *, rate: float = 50.0, seconds: float = 8.0) -> dict[str, object]:
+    return {**cell.to_json(), "images_per_second": rate, "seconds": seconds, "hardware": hardware}
+
+
+def test_the_machine_of_an_estimate_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indelible.base.records._processor", lambda: "Abacus 3000")
+    monkeypatch.setattr("indelible.bench.estimate.plain_rate", lambda *_, **__: 100.0)
+    _, cells = cells_of(write_preset(tmp_path))
+    model = next(cell for cell in cells if cell.attack is None)
+    here = estimate([model], {model.digest: model}, [], threads=1)
+    assert here.machines == ["1 thread of Abacus 3000"]
+    assert here.basis == {"tests.conftest:TinyNet": "a step measured now: 100 images/s on 1 thread of Abacus 3000"}
+    # The same work at half the speed, as a finished cell of another machine says.
+    there = estimate([model], {model.digest: model}, [_record(model, {"device": "cuda", "accelerator": "Loom 9"})])
+    assert there.machines == ["Loom 9"]
+    assert there.seconds[model.digest] == pytest.approx(2 * here.seconds[model.digest])
+
+
+def test_what_a_method_of_others_costs_is_unknown_until_a_cell_is_finished(tmp_path: Path) -> None:
+    _, cells = cells_of(write_preset(tmp_path, extra='[attacks.own]\nattack = "tests.bench.micro:Nothing"\n'))
+    own = next(cell for cell in cells if cell.attack == "own")
+    model = next(cell for cell in cells if cell.digest == own.needs)
+    before = estimate([own], {model.digest: model}, [])
+    assert before.hours(1) is None
+    assert "what tests.bench.micro:Nothing costs is not known" in before.unknown[own.digest]
+    records = [_record(own, {}, seconds=seconds) for seconds in (7.0, 9.0, 20.0)]
+    assert estimate([own], {model.digest: model}, records).seconds == {own.digest: 9.0}
+
+
 def test_sizes_of_sets_that_are_not_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("INDELIBLE_DATA", str(tmp_path))
     size_of.cache_clear()
@@ -131,5 +160,7 @@ def test_sizes_of_sets_that_are_not_here(monkeypatch: pytest.MonkeyPatch, tmp_pa
     cells = plan_cells(preset, {preset.data: None, "svhn": None})[:3]
     found = estimate(cells, {}, [])
     assert found.seconds == {}
-    assert "not here" in found.basis["resnet-18"]
+    assert found.hours(1) is None
+    assert set(found.unknown) == {cell.digest for cell in cells}
+    assert f"the data set {preset.data} is not here" in found.unknown[cells[0].digest]
     size_of.cache_clear()

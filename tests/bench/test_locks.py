@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from indelible.bench.locks import FileLock, Leases, LostLeaseError, create
+from indelible.base.errors import InputError, StorageError
+from indelible.bench.locks import FileLock, Leases, LostLeaseError, create, working_on
 from indelible.bench.remote import file_system
 from tests.waiting import PATIENCE, until
 
@@ -46,6 +47,66 @@ def test_a_killed_owner_frees_its_file_lock(tmp_path: Path) -> None:
     os.kill(owner.pid, signal.SIGKILL)
     owner.join()
     assert not FileLock.held(path)
+
+
+def test_a_removed_lock_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process opens the file, its owner removes it: the lock on the orphan must not count."""
+    path = tmp_path / "run" / ".lock"
+    first = FileLock.acquire(path)
+    assert first is not None
+    opened: list[int] = []
+    real = os.open
+
+    def slow(place: Any, *rest: Any) -> int:
+        handle = real(place, *rest)
+        if not opened:  # between opening and locking, the owner ends and removes file and folder
+            first.release(remove=True)
+            path.parent.rmdir()
+        opened.append(handle)
+        return handle
+
+    monkeypatch.setattr(os, "open", slow)
+    second = FileLock.acquire(path)
+    assert second is not None
+    assert len(opened) == 2
+    assert FileLock.held(path)
+    second.release(remove=True)
+    assert not path.exists()
+
+
+def test_a_run_folder_has_one_worker_and_is_left_as_it_was(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "app"
+    with working_on(folder):
+        with pytest.raises(InputError, match=f"another command works on {folder} at this moment"), working_on(folder):
+            pass
+        assert FileLock.held(folder / ".lock")
+    assert not folder.exists()
+    folder.mkdir()
+    (folder / "run.json").touch()
+    with working_on(folder):
+        pass
+    assert [path.name for path in folder.iterdir()] == ["run.json"]
+    with (
+        pytest.raises(StorageError, match=r"cannot write into .*Choose another folder"),
+        working_on(folder / "run.json"),
+    ):
+        pass
+
+
+def test_the_lock_of_a_killed_command_holds_nobody_up(tmp_path: Path) -> None:
+    owner = multiprocessing.get_context("fork").Process(target=_hold, args=(str(tmp_path / ".lock"),))
+    owner.start()
+    deadline = time.monotonic() + 30
+    while not (tmp_path / ".lock.taken").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with pytest.raises(InputError, match="another command"), working_on(tmp_path):
+        pass
+    assert owner.pid is not None
+    os.kill(owner.pid, signal.SIGKILL)
+    owner.join()
+    assert (tmp_path / ".lock").exists()
+    with working_on(tmp_path):
+        pass
 
 
 class Clock:

@@ -65,6 +65,19 @@ def test_another_preset_with_other_labels_finds_the_same_model(preset: Path, tmp
     assert {row["method"] for row in collect_results(renamed, theirs, store)["cells"]} == {"ours"}
 
 
+def test_title_and_attacks_of_the_preset_are_in_records_and_once_in_results(preset: Path, tmp_path: Path) -> None:
+    found, cells = cells_of(preset)
+    store = open_store(tmp_path / "store")
+    chosen = select(cells, "*/vanilla/before/*")
+    run_cells(Board(chosen), store, InlineEngine(), device="cpu", more=partial(extra_fields, found))
+    record = store.record(chosen[0].digest)
+    assert record is not None
+    assert (record["title"], record["attacks"]) == ("Micro", ["ft"])
+    document = collect_results(found, cells, store)
+    assert (document["title"], document["attacks"]) == ("Micro", ["ft"])
+    assert not {"title", "attacks"} & document["cells"][0].keys()
+
+
 def test_a_failed_model_blocks_its_attacks_and_nothing_else(preset: Path, tmp_path: Path) -> None:
     _, cells = cells_of(preset)
     store = open_store(tmp_path / "store")

@@ -1,6 +1,7 @@
 """``indelible bench`` from plan to results, at a toy's scale."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,29 @@ def test_from_plan_to_results(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert json.loads(bench(capsys, "results", preset, "--store", store))["cells"] == []
     kept = json.loads(bench(capsys, "results", preset, "--store", store, "--as-recorded"))
     assert kept["cells"] == found["cells"]
+
+
+def test_a_plan_names_the_machine_or_says_why_it_does_not_know(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from indelible.bench import cells, estimate
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("indelible.base.records._processor", lambda: "Abacus 3000")
+    monkeypatch.setattr("indelible.bench.estimate.plain_rate", lambda *_, **__: 100.0)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    cells._digest_of.cache_clear()
+    estimate.size_of.cache_clear()
+    said = bench(capsys, "plan", write_preset(tmp_path), "--workers", "2")
+    assert re.search(r"the rest takes about \d+\.\d s with 2 workers, each 1 thread of Abacus 3000", said)
+    said = bench(capsys, "plan", "imagenet100-paper")
+    assert "hours" not in said
+    assert "the data set data/imagenet100?size=224&per_class=500,50 is not here" in said
+    assert json.loads(bench(capsys, "plan", "imagenet100-paper", "--json"))["hours"] is None
+    said = bench(capsys, "plan", "cifar10-paper", "--workers", "1")
+    assert re.search(r"about [\d,]+ hours \([\d,]+ days\) with 1 worker, each 1 thread of Abacus 3000", said)
+    assert main(["bench", "plan", "smoke", "--workers", "-1"]) == 2
+    assert "workers and threads must be positive" in capsys.readouterr().err
 
 
 def test_failures_are_told_and_give_exit_code_one(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from indelible.bench.locks import working_on
 from indelible.cli import COMMANDS, main
 from indelible.keys.key import Key
 from indelible.train.loop import CHECKPOINT
@@ -211,7 +212,7 @@ class TestBadInput:
                 "'epochs' is a setting of the training. Give it as --train epochs=1",
             ),
             (["embed", "--out", "x", "--train", "alpha=0.1"], "the method app. Give it as --set alpha=0.1"),
-            (["embed", "--out", "x", "--set", "eps=abc"], "'eps' must be a number, but came as 'abc'"),
+            (["embed", "--out", "x", "--set", "eps=abc"], "'eps' must be a finite number, but came as 'abc'"),
             (["embed", "--out", "x", "--set", "rows=2.5"], "must be a whole number"),
             (["embed", "--out", "x", "--set", "clean_bn=1"], "must be true or false"),
             (["embed", "--out", "x", "--set", "cpu_settings=1"], "unknown setting"),
@@ -232,6 +233,8 @@ class TestBadInput:
             (["verify"], "name a run"),
             (["verify", "--suspect", "m.onnx", "--key", "k"], "name a run"),
             (["serve", "nowhere"], "there is no run nowhere"),
+            (["demo", "--workers", "-1"], "--workers must be at least 1, got -1"),
+            (["demo", "--workers", "0"], "--workers must be at least 1, got 0"),
             (["evidence", "commit", "nowhere", "--out", "c"], "there is no run nowhere"),
             (["evidence", "timestamp", "nowhere"], "holds no commitment"),
             (["evidence", "check", "b", "--roots", "none.pem"], "cannot read none.pem"),
@@ -262,6 +265,27 @@ class TestBadInput:
         before = {path: path.read_bytes() for path in embedded.iterdir() if path.is_file()}
         assert "finished run already" in run(capsys, "embed", "--out", embedded, code=2)
         assert {path: path.read_bytes() for path in embedded.iterdir() if path.is_file()} == before
+
+    def test_two_commands_do_not_work_on_one_folder(
+        self, capsys: pytest.CaptureFixture[str], embedded: Path, data: Path, tmp_path: Path
+    ) -> None:
+        out = tmp_path / "out"
+        embed = ["embed", "--data", data, "--model", "tests.conftest:TinyNet", "--out", out]
+        with working_on(out):
+            assert f"another command works on {out}" in run(capsys, *embed, code=2)
+            assert f"another command works on {out}" in run(capsys, "attack", embedded, "--out", out, code=2)
+            assert [path.name for path in out.iterdir()] == [".lock"]
+        assert not out.exists()
+
+    @pytest.mark.parametrize("recipe", ["light", "fast"])
+    def test_a_recipe_that_a_method_does_not_have_is_refused(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, recipe: str
+    ) -> None:
+        words = ["embed", "--method", "vanilla", "--recipe", recipe, "--out", tmp_path / "out"]
+        assert (
+            f"the method 'vanilla' has no recipe '{recipe}'. Leave the recipe out, or use a method that has it: app."
+        ) in run(capsys, *words, code=2)
+        assert not (tmp_path / "out").exists()
 
     @pytest.mark.parametrize("name", ["run.json", "model.safetensors", "split.safetensors", "key/key.json"])
     @pytest.mark.parametrize("how", ["truncated", "empty", "noise", "missing"])

@@ -10,7 +10,7 @@ from torch import nn
 
 from indelible.base.errors import InputError
 from indelible.base.records import Record
-from indelible.cli import report
+from indelible.cli import main, report
 from indelible.data.splits import Split
 from indelible.report.paper import FORMATS
 from indelible.train.run import Architecture, Run
@@ -105,3 +105,20 @@ def test_what_does_not_go_together_is_refused(run_folder: Path, tmp_path: Path) 
     ):
         with pytest.raises(InputError, match=message):
             _run(*words)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("history.jsonl", '{"epoch": 1}\n{"epo', "history.jsonl: line 2 is not JSON"),
+        ("verdict.json", "[]", "is not a verdict"),
+    ],
+)
+def test_damaged_files_of_a_run_are_one_line(
+    name: str, content: str, said: str, run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run_folder / "v" / name).write_text(content)
+    assert main(["report", str(run_folder), "--out", str(tmp_path / "page.html")]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1

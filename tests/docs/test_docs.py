@@ -50,6 +50,7 @@ NOT_FILES = {
     "RUN",
     "TOKEN",
     "README.txt",
+    "shake.toml",
 }
 
 

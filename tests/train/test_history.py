@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from indelible.base.errors import DamagedFileError
 from indelible.train.history import History, read_history
 
 
@@ -40,6 +41,21 @@ def test_not_a_number_is_null(tmp_path: Path) -> None:
     history = History(tmp_path)
     history.add({"step": 1, "loss": float("nan")})
     assert read_history(tmp_path) == [{"step": 1, "loss": None}]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"epoch": 2, "lo', "line 2 is not JSON"),
+        (b"\xff\xfe", "line 2 is not JSON"),
+        (b"[1, 2]", "line 2 is not a row of a history"),
+        (b'{"epoch": "two"}', "line 2 is not a row of a history"),
+    ],
+)
+def test_a_damaged_line_is_named(line: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_bytes(b'{"epoch": 1}\n' + line + b"\n")
+    with pytest.raises(DamagedFileError, match=f"history.jsonl: {said}.* Restore it from a copy, or delete the file"):
+        read_history(tmp_path)
 
 
 def test_tensorboard_when_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

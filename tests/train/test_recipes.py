@@ -3,7 +3,8 @@
 import pytest
 
 import indelible
-from indelible.base.errors import UnknownNameError
+from indelible.base.errors import InputError, UnknownNameError
+from indelible.embed import AdversarialPerturbation, Vanilla
 from indelible.keys.key import Key
 from indelible.train.recipes import RECIPES
 from tests.conftest import TinyNet, stripes
@@ -34,3 +35,17 @@ def test_a_run_with_the_recipe(net: TinyNet, key: Key) -> None:
     assert embedded.record.images == 64 + 2 * (4 + 16)
     with pytest.raises(UnknownNameError, match="fast"):
         indelible.embed(net, stripes(64), key, recipe="faster", device="cpu")
+
+
+def test_methods_without_recipes_refuse_them_by_name_and_value(net: TinyNet, key: Key) -> None:
+    for method in ("vanilla", "ew", Vanilla()):
+        with pytest.raises(InputError, match=r"has no recipe 'fast'. Leave the recipe out, or .* that has it: app\."):
+            indelible.embed(net, stripes(64), key, method, recipe="fast")
+    with pytest.raises(UnknownNameError, match="unknown recipe 'faster'"):
+        indelible.embed(net, stripes(64), key, "vanilla", recipe="faster")
+    with pytest.raises(UnknownNameError, match="unknown recipe 'faster': choose one of fast, light"):
+        indelible.embed(net, stripes(64), key, Vanilla(), recipe="faster")
+    with pytest.raises(
+        InputError, match="the model has 9 outputs"
+    ):  # a method value with recipes gets as far as the data
+        indelible.embed(TinyNet(classes=9), stripes(64), key, AdversarialPerturbation(), recipe="light", device="cpu")

@@ -1,7 +1,9 @@
 """Statistics against SciPy's and published values; verdicts on models whose answers are known."""
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import beta, binom
@@ -10,8 +12,10 @@ from torch import Tensor, nn
 import indelible
 from indelible.base.errors import InputError
 from indelible.keys.key import Key
+from indelible.verify import verify, verify_logged
 from indelible.verify.statistics import binomial_tail, bounded_binomial, upper_limit
-from tests.conftest import TinyNet, stripes
+from indelible.verify.suspects import ModuleSuspect, answers
+from tests.conftest import SHAPE, TinyNet, stripes
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(14, 30), (18, 50), (28, 100)])
@@ -138,9 +142,9 @@ def test_the_literal_key_says_what_it_is_worth() -> None:
     ("rule", "words"),
     [
         (lambda images: torch.full((len(images),), 9), "class 9 to query 0"),
-        (lambda images: torch.zeros(len(images)), "int64"),
+        (lambda images: torch.zeros(len(images)), "whole numbers of shape"),
         (lambda images: torch.zeros(3, dtype=torch.int64), "shape"),
-        (lambda images: [0] * len(images), "list"),
+        (lambda images: [0] * (len(images) + 1), "list"),
     ],
 )
 def test_bad_answers_are_errors_and_never_misses(key: Key, rule: Any, words: str) -> None:
@@ -175,3 +179,41 @@ def test_json(key: Key) -> None:
 
     verdict = indelible.verify(knows(key), key, stripes(400))
     assert json.loads(json.dumps(verdict.to_json()))["p_value"] == verdict.p_value
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32", "uint8"])
+def test_answers_may_be_whole_numbers_of_any_kind(key: Key, kind: str) -> None:
+    class Arrays:
+        def predict(self, images: torch.Tensor) -> Any:
+            return np.zeros(len(images), kind)
+
+    class Lists:
+        def predict(self, images: torch.Tensor) -> Any:
+            return [0] * len(images)
+
+    class Narrow:
+        def predict(self, images: torch.Tensor) -> Any:
+            return torch.zeros(len(images), dtype=getattr(torch, kind))
+
+    rates = {verify(suspect, key, stripes(60), decoys=2).wsr for suspect in (Arrays(), Lists(), Narrow())}
+    assert len(rates) == 1
+
+
+@pytest.mark.parametrize("answer", [["a"] * 40, [[0], [0, 1]], None, np.zeros(40), torch.zeros(40, 4)])
+def test_answers_that_are_no_labels_are_refused(answer: Any) -> None:
+    class Odd:
+        def predict(self, images: torch.Tensor) -> Any:
+            return answer
+
+    with pytest.raises(InputError, match=r"one label for each image, whole numbers of shape \(40,\), but answered a"):
+        answers(Odd(), torch.zeros(40, *SHAPE, dtype=torch.uint8), 4)
+
+
+def test_a_model_of_more_classes_is_an_error_even_if_it_answers_within_the_keys(key: Key, tmp_path: Path) -> None:
+    model = TinyNet(classes=9)
+    with torch.no_grad():
+        model.head.bias.copy_(torch.tensor([50.0] + [0.0] * 8))  # always class 0, which the key has
+    with pytest.raises(InputError, match="the model has 9 outputs, but the key is of 4 classes"):
+        verify(model, key, stripes(60))
+    with pytest.raises(InputError, match="the model has 9 outputs, but the key is of 4 classes"):
+        verify_logged(ModuleSuspect(model), key, stripes(60), log=tmp_path / "log.jsonl")

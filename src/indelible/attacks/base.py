@@ -23,11 +23,12 @@ import torch
 from torch import nn
 
 from indelible.attacks.curve import Curve
+from indelible.base.checks import check_trainable
 from indelible.base.errors import DivergedError, InputError, UnknownNameError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
+from indelible.base.plugins import MethodRegistry
 from indelible.base.records import Record, hardware
-from indelible.base.registry import MethodInfo, Registry
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.convert import as_data
@@ -41,7 +42,7 @@ from indelible.train.starting import elsewhere, must_start
 
 __all__ = ["ATTACKS", "BUDGETS", "RECIPES", "Attacked", "Recipe", "Removal", "RemovalAttack", "attack", "settings_of"]
 
-ATTACKS: Registry[MethodInfo] = Registry("removal attack")
+ATTACKS = MethodRegistry("removal attack", group="indelible.attacks", base="indelible.attacks.base:RemovalAttack")
 Recipe = Literal["sound", "paper"]
 RECIPES: tuple[Recipe, ...] = ("sound", "paper")
 BUDGETS = ("full", "cpu")
@@ -268,7 +269,7 @@ def attack(
     Args:
         model: The stolen classifier.
         data: The attacker's images: data set, pair (images, labels), folder, ``.npz``.
-        method: A registered name (``indelible attack --list``) or an attack value.
+        method: A registered name (``indelible attack --list``), ``"package.module:Class"``, or an attack value.
         preset: ``"full"`` (the paper's passes) or ``"cpu"``, a cheaper budget; for a method given by its name.
         seed: The same seed and settings give the same bits on the same machine.
         normalize: (mean, std) that the model expects its input to be normalised by.
@@ -282,6 +283,7 @@ def attack(
     Returns:
         The washed model with its history and record; ``model`` itself is unchanged.
     """
+    check_trainable(model)
     if must_start(devices, nodes):
         arguments = {
             "data": data, "method": method, "preset": preset, "seed": seed, "normalize": normalize, "folder": folder,

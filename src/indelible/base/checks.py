@@ -1,13 +1,38 @@
-"""Settings of the wrong type are refused by name, before anything is computed with them."""
+"""Refuse what a user gives by mistake, by name, before anything is computed with it.
 
+Every message says what was expected, what was given, and what to do.
+"""
+
+import math
+import operator
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from indelible.base.errors import InputError, UnknownNameError
+import torch
+from torch import Tensor, nn
 
-__all__ = ["check_settings", "setting_names"]
+from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.plugins import MethodRegistry
+
+__all__ = [
+    "check_batch",
+    "check_finite_settings",
+    "check_image_shape",
+    "check_is_key",
+    "check_key_numbers",
+    "check_module",
+    "check_recipe",
+    "check_settings",
+    "check_trainable",
+    "key_numbers",
+    "setting_names",
+    "whole_number",
+]
+
+_COLOURS = {1, 3}
 
 
 def setting_names(kind: type[Any]) -> list[str]:
@@ -42,7 +67,7 @@ def _fits(value: Any, hint: Any) -> bool:
         # Which words are allowed is said by the class itself, with the choices.
         fits = isinstance(value, str)
     elif hint is float:
-        fits = isinstance(value, int | float) and not isinstance(value, bool)
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     elif hint is int:
         fits = isinstance(value, int) and not isinstance(value, bool)
     elif origin is tuple:
@@ -62,7 +87,7 @@ def _fit_items(items: Iterable[Any], parts: tuple[Any, ...]) -> bool:
 
 
 def _describe(hint: Any) -> str:
-    words = {float: "a number", int: "a whole number", bool: "true or false", str: "text", type(None): "null"}
+    words = {float: "a finite number", int: "a whole number", bool: "true or false", str: "text", type(None): "null"}
     if hint in words:
         return words[hint]
     origin = get_origin(hint)
@@ -71,3 +96,168 @@ def _describe(hint: Any) -> str:
     if origin is Literal:
         return "one of " + ", ".join(map(str, get_args(hint)))
     return "a list of numbers" if origin is tuple else f"a {getattr(hint, '__name__', hint)}"
+
+
+def check_finite_settings(value: Any) -> None:
+    """Refuse a dataclass value with NaN or infinity among its settings."""
+    for name in setting_names(type(value)):
+        given = getattr(value, name)
+        if isinstance(given, float) and not math.isfinite(given):
+            raise InputError(f"the setting {name!r} of {type(value).__name__} must be a finite number, got {given}.")
+
+
+def whole_number(value: Any, what: str) -> int:
+    """Return a whole number, numpy's included; refuse anything else, 5.0 and True too.
+
+    Args:
+        value: What was given.
+        what: How to call it in an error.
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError as error:
+        raise InputError(f"{what} must be a whole number, got {_shown(value)}. Example: {what}=5.") from error
+
+
+def check_image_shape(shape: Any) -> tuple[int, int, int]:
+    """Return (C, H, W) as three whole numbers; refuse any other shape, (H, W, C) by its name."""
+    given = f"{shape!s:.80}"
+    try:
+        sizes = tuple(whole_number(size, "a size") for size in shape)
+    except (TypeError, InputError) as error:
+        raise InputError(
+            f"a shape is three whole numbers (channels, height, width), got {given}. Example: shape=(3, 32, 32)."
+        ) from error
+    if len(sizes) != 3 or min(sizes) < 1:
+        raise InputError(f"a shape is (channels, height, width), each at least 1, got {given}.")
+    channels, height, width = sizes
+    if channels not in _COLOURS and width in _COLOURS:  # as data that come this way are turned
+        raise InputError(
+            f"a shape is (channels, height, width), got {given}, which reads as (height, width, channels). "
+            f"Give ({width}, {channels}, {height})."
+        )
+    return channels, height, width
+
+
+def key_numbers(
+    *, classes: Any, shape: Any, target: Any = None, count: Any = None
+) -> tuple[int, tuple[int, int, int], int | None, int | None]:  # fmt: skip
+    """Return what a key is counted by as Python's own numbers: classes, shape, target, count."""
+    return (
+        whole_number(classes, "classes"),
+        check_image_shape(shape),
+        None if target is None else whole_number(target, "target"),
+        None if count is None else whole_number(count, "count"),
+    )
+
+
+def check_key_numbers(key: Any) -> None:
+    """Refuse a key whose numbers are none."""
+    key_numbers(classes=key.classes, shape=key.shape, target=key.target, count=key.count)
+    for name in ("size", "transparency", "strength"):
+        if not _fits(getattr(key, name), float):
+            raise InputError(f"{name} must be a finite number, got {_shown(getattr(key, name))}.")
+
+
+def check_is_key(key: Any, kind: type[Any]) -> None:
+    """Refuse what is not a key; a path is told how to be loaded.
+
+    Args:
+        key: What was given.
+        kind: The class of keys.
+    """
+    if isinstance(key, kind):
+        return
+    if isinstance(key, str | Path):
+        raise InputError(f"key must be a Key, got the path {str(key)!r}. Load it: indelible.Key.load({str(key)!r}).")
+    raise InputError(
+        f"key must be a Key, got {_shown(key)}. Make one with indelible.Key.create(...), or load it with "
+        "indelible.Key.load(folder)."
+    )
+
+
+def check_module(model: Any, what: str = "the model") -> None:
+    """Refuse what is not a torch module, or has no weights yet, and say what to give instead."""
+    if not isinstance(model, nn.Module):
+        raise InputError(f"{what} must be a torch.nn.Module, got {_not_a_module(model)}")
+    if any(nn.parameter.is_lazy(tensor) for tensor in (*model.parameters(), *model.buffers())):
+        raise InputError(
+            f"{what} has lazy layers without weights. Pass a batch through it first: model(torch.zeros(1, C, H, W))."
+        )
+
+
+def check_recipe(recipe: str | None, method: type[Any], registry: MethodRegistry) -> None:
+    """Refuse a recipe that a method does not have, and name the methods that do.
+
+    Args:
+        recipe: The recipe; None for none.
+        method: The method's class, with its ``recipes``.
+        registry: All methods.
+    """
+    if recipe is None or recipe in method.recipes:
+        return
+    having = [info.name for info in registry.entries() if recipe in info.build.recipes]
+    if not having:
+        raise UnknownNameError("recipe", recipe, {name for info in registry.entries() for name in info.build.recipes})
+    raise InputError(
+        f"the method {registry.name_of(method)!r} has no recipe {recipe!r}. Leave the recipe out, or use a "
+        f"method that has it: {', '.join(having)}."
+    )
+
+
+def check_trainable(model: Any) -> None:
+    """Refuse what is not a module that can be copied and trained."""
+    check_module(model)
+    if isinstance(model, torch.jit.ScriptModule):
+        raise InputError(
+            "the model must be an ordinary torch.nn.Module, got a scripted or traced one, whose copy cannot be "
+            "trained. Give the module that it was made from, and script the result."
+        )
+    if hasattr(model, "_orig_mod"):
+        raise InputError(
+            "the model must be an ordinary torch.nn.Module, got a compiled one. Give the module that was compiled, and "
+            "compile the result; train={'compile': True} compiles it for the training."
+        )
+
+
+def check_batch(images: Any, shape: tuple[int, ...]) -> None:
+    """Refuse a batch that is not float (N, C, H, W) of the key's images.
+
+    Args:
+        images: What was given to the model.
+        shape: (C, H, W) of the key.
+    """
+    wanted = f"a float tensor of shape (N, {', '.join(map(str, shape))}), the batch as the model takes it"
+    if not isinstance(images, Tensor):
+        raise InputError(f"images must be {wanted}, got {_shown(images)}.")
+    if not images.is_floating_point():
+        kind = str(images.dtype).removeprefix("torch.")
+        raise InputError(f"images must be {wanted}, got {kind}. Convert them as for the model: images.float() / 255.")
+    if images.ndim != 4 or tuple(images.shape[1:]) != tuple(shape):
+        raise InputError(
+            f"images must be {wanted}, got the shape {tuple(images.shape)}. Use the key of this model's images, or "
+            "make one for them."
+        )
+    if len(images) == 0:
+        raise InputError(f"images must be {wanted}, got an empty batch.")
+
+
+def _not_a_module(model: Any) -> str:
+    if isinstance(model, Mapping):
+        return "a mapping. If it is a state_dict: build the network and load it, model.load_state_dict(...)."
+    if isinstance(model, type):
+        return f"the class {model.__name__}. Give an instance: {model.__name__}(...)."
+    if isinstance(model, str | Path):
+        return f"{str(model)!r}. Build a network by its name with indelible.build_model(name, classes=..., shape=...)."
+    if callable(model):
+        return "a function. Give the module itself, or wrap the function in one whose forward calls it."
+    return f"{_shown(model)}."
+
+
+def _shown(value: Any) -> str:
+    """Write what came in a few words: short values as they are, others by their type."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return f"{value!r:.60}"
+    return f"a {type(value).__name__}"

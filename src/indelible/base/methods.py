@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Self
 
-from indelible.base.checks import check_settings
+from indelible.base.checks import check_finite_settings, check_settings
 from indelible.base.errors import UnknownNameError
+from indelible.base.plugins import MethodRegistry
 from indelible.base.records import plain
-from indelible.base.registry import MethodInfo, Registry
 
 __all__ = ["Method", "resolve", "without_added"]
 
@@ -45,14 +45,13 @@ def without_added(method: type[Method], settings: Mapping[str, Any]) -> dict[str
     return {name: value for name, value in settings.items() if name not in method.added or value != method.added[name]}
 
 
-def resolve(registry: Registry[MethodInfo], method: "str | Method", settings: Mapping[str, Any]) -> tuple[str, Any]:
+def resolve(registry: MethodRegistry, method: "str | Method", settings: Mapping[str, Any]) -> tuple[str, Any]:
     """Return a method's name and value, from a name with settings or from a value as it is."""
     if isinstance(method, str):
         info = registry[method]
         return info.name, info.build.of(settings)
     if settings:
         raise UnknownNameError("argument", min(settings), ["settings of the method belong into the method value"])
-    for info in registry.entries():
-        if type(method) is info.build:
-            return info.name, method
-    raise UnknownNameError(registry.what, type(method).__name__, registry)
+    name = registry.name_of(type(method))
+    check_finite_settings(method)
+    return name, method

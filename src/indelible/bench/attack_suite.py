@@ -26,6 +26,7 @@ from indelible.attacks.base import RECIPES
 from indelible.base.checks import setting_names
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.seeding import generator
+from indelible.bench.locks import working_on
 from indelible.bench.making import HELD_OUT, attack_into, judge
 from indelible.data.images import Data
 from indelible.train.evaluate import accuracy
@@ -138,10 +139,11 @@ def attack_all(
                 done = Run.load(folder)
                 check_kept(done, victim, build.of(own).to_json(), digest)
             else:
-                done = attack_into(
-                    folder, victim, name, preset=preset, seed=seed, device=device, curve_images=curve_images,
-                    images=given, held_out=held, judged=judged, **own,
-                )  # fmt: skip
+                with working_on(folder):
+                    done = attack_into(
+                        folder, victim, name, preset=preset, seed=seed, device=device, curve_images=curve_images,
+                        images=given, held_out=held, judged=judged, **own,
+                    )  # fmt: skip
         except _KeptError:
             raise
         except InputError as error:
@@ -178,7 +180,7 @@ def held_back(data: Data, seed: int) -> tuple[Data, Data]:
 def attack_folder(base: Path, method: str, recipe: str = "sound", preset: str = "full") -> Path:
     """Return where a result goes: beside ``base``, apart by method, recipe and preset."""
     apart = [word for word, usual in ((recipe, "sound"), (preset, "full")) if word != usual]
-    return base.with_name("-".join([base.name, method, *apart]))
+    return base.with_name("-".join([base.name, method.replace(":", "-"), *apart]))
 
 
 def check_kept(done: Run, victim: Run, settings: Mapping[str, Any], digest: str) -> None:

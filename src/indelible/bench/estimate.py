@@ -1,7 +1,10 @@
 """How long cells will take: image passes that their settings ask for, divided by measured passes a second.
 
 The speed of a cell is, in this order: the median of finished cells in the store with the same network and the same
-method or attack; of any finished cells with the same network; a short measurement of a plain step, here and now.
+method or attack; of any finished cells with the same network; a short measurement of a plain step, here and now, on
+the device that a worker would take. An estimate holds for the machine whose speed it uses, which it names. Unknown are
+cells whose data is not here and of no known size, and cells of a method from outside the package until one of the same
+network and data is finished: its passes are not known.
 """
 
 import statistics
@@ -14,15 +17,18 @@ import torch
 
 from indelible.attacks import ATTACKS
 from indelible.base.errors import InputError
+from indelible.base.records import hardware
 from indelible.bench.cells import Cell
 from indelible.bench.speed.steps import plain_rate
 from indelible.data.catalog import load
 from indelible.data.images import Shape
 from indelible.data.options import split_options
 from indelible.data.sources import SOURCES
+from indelible.embed import EMBEDDINGS
 from indelible.embed.app import AdversarialPerturbation
+from indelible.train.devices import pinned_threads
 
-__all__ = ["Estimate", "Size", "estimate", "evaluation_passes", "size_of", "training_passes"]
+__all__ = ["Estimate", "Size", "estimate", "evaluation_passes", "machine", "size_of", "training_passes"]
 
 _BATCH = 16
 _DECOYS, _DECOY_SAMPLES = 20, 1000
@@ -55,15 +61,21 @@ class Estimate:
     """How long some cells take on one worker.
 
     Attributes:
-        seconds: By digest of the cell; without cells whose data is not here and whose size nobody knows.
+        seconds: By digest of the cell.
+        unknown: Why cells have no estimate, by digest.
         basis: Where the speed comes from, in words, by network.
+        machines: What a worker ran on when the speeds were measured, in words.
     """
 
     seconds: Mapping[str, float]
+    unknown: Mapping[str, str]
     basis: Mapping[str, str]
+    machines: Sequence[str]
 
-    def hours(self, workers: int) -> float:
-        """Return the hours of all cells on so many workers."""
+    def hours(self, workers: int) -> float | None:
+        """Return the hours of the cells with an estimate on so many workers; None when none has one."""
+        if self.unknown and not self.seconds:
+            return None
         return sum(self.seconds.values()) / max(1, workers) / 3600
 
 
@@ -167,46 +179,86 @@ def evaluation_passes(cell: Cell, size: Size) -> float:
     return float(verdict + points * 2 * min(size.test, cell.settings["curve_images"] or size.test))
 
 
-def estimate(cells: Sequence[Cell], models: Mapping[str, Cell], records: Iterable[Mapping[str, Any]]) -> Estimate:
+def estimate(
+    cells: Sequence[Cell], models: Mapping[str, Cell], records: Iterable[Mapping[str, Any]], *,
+    threads: int | None = None,
+) -> Estimate:  # fmt: skip
     """Estimate the time of cells on one worker.
 
     Args:
         cells: What is to be done.
         models: All model cells of the plan, by digest.
         records: Records of finished cells.
+        threads: CPU threads of a worker; by default torch's choice.
     """
-    speeds, basis, seconds = _measured(records), dict[str, str](), dict[str, float]()
+    known = _Known(records, threads)
+    basis, seconds, unknown = dict[str, str](), dict[str, float](), dict[str, str]()
     for cell in cells:
         try:
             size = size_of(cell.dataset)
         except InputError:
-            basis.setdefault(cell.architecture, f"not known, for {cell.dataset} is not here")
+            unknown[cell.digest] = f"the data set {cell.dataset} is not here, and its size is not known"
             continue
-        rate, said = _speed(cell, size, speeds)
+        if not _is_ours(cell.settings):
+            taken = known.seconds.get((cell.architecture, cell.dataset, _work(cell.settings)))
+            if taken is None:
+                unknown[cell.digest] = f"what {_work(cell.settings)} costs is not known before a first cell is finished"
+            else:
+                seconds[cell.digest] = statistics.median(taken)
+            continue
+        rate, said = known.rate(cell, size)
         basis.setdefault(cell.architecture, said)
         passes = training_passes(cell, size, models[cell.needs or cell.digest])
         seconds[cell.digest] = (passes + evaluation_passes(cell, size) / _FORWARD_ONLY) / rate
-    return Estimate(seconds=seconds, basis=basis)
+    return Estimate(seconds=seconds, unknown=unknown, basis=basis, machines=sorted(known.machines))
 
 
-def _measured(records: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[float]]:
-    found: dict[tuple[str, str], list[float]] = {}
-    for record in records:
-        if record["images_per_second"]:
-            for work in (_work(record["settings"]), ""):
-                found.setdefault((record["architecture"], work), []).append(record["images_per_second"])
-    return found
+def machine(hardware: Mapping[str, Any]) -> str:
+    """Write what a worker ran on: its accelerator, or so many threads of a processor."""
+    if "accelerator" in hardware:
+        return str(hardware["accelerator"])
+    threads = hardware.get("threads", "some")
+    return f"{threads} thread{'' if threads == 1 else 's'} of {hardware.get('processor') or 'an unknown processor'}"
+
+
+class _Known:
+    """Speeds and times that were measured, and the machines that they are of."""
+
+    def __init__(self, records: Iterable[Mapping[str, Any]], threads: int | None) -> None:
+        self.threads = threads
+        self.machines: set[str] = set()
+        self.seconds: dict[tuple[str, str, str], list[float]] = {}
+        self._rates: dict[tuple[str, str], list[float]] = {}
+        self._said: dict[str, str] = {}
+        for record in records:
+            network, work = record["architecture"], _work(record["settings"])
+            self.seconds.setdefault((network, record.get("dataset", ""), work), []).append(record["seconds"])
+            if record["images_per_second"]:
+                for of in (work, ""):
+                    self._rates.setdefault((network, of), []).append(record["images_per_second"])
+                self.machines.add(machine(record.get("hardware", {})))
+                self._said[network] = "finished cells"
+
+    def rate(self, cell: Cell, size: Size) -> tuple[float, str]:
+        """Return image passes a second of a cell, and where that comes from."""
+        for work in (_work(cell.settings), ""):
+            found = self._rates.get((cell.architecture, work))
+            if found:
+                return statistics.median(found), self._said[cell.architecture]
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        with pinned_threads(self.threads):
+            rate = plain_rate(cell.architecture, shape=size.shape, batch_size=_BATCH, device=device)
+            here = machine(hardware(device))
+        self._rates[cell.architecture, ""] = [rate]
+        self._said[cell.architecture] = f"a step measured now: {rate:.0f} images/s on {here}"
+        self.machines.add(here)
+        return rate, self._said[cell.architecture]
 
 
 def _work(settings: Mapping[str, Any]) -> str:
     return str(settings.get("attack") or settings["method"])
 
 
-def _speed(cell: Cell, size: Size, speeds: dict[tuple[str, str], list[float]]) -> tuple[float, str]:
-    for work in (_work(cell.settings), ""):
-        known = speeds.get((cell.architecture, work))
-        if known:
-            return statistics.median(known), "finished cells"
-    rate = plain_rate(cell.architecture, shape=size.shape, batch_size=_BATCH)
-    speeds[cell.architecture, ""] = [rate]
-    return rate, f"a step measured now: {rate:.0f} images/s with {torch.get_num_threads()} thread(s)"
+def _is_ours(settings: Mapping[str, Any]) -> bool:
+    registry = ATTACKS if "attack" in settings else EMBEDDINGS
+    return registry[_work(settings)].build.__module__.startswith("indelible.")

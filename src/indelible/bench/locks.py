@@ -1,7 +1,7 @@
 """Locks that survive a killed owner: two processes never do the same cell, and no dead one keeps a cell to itself.
 
 ``FileLock``: ``flock`` on a file. The kernel releases it when its owner dies, however that happens. For stores on a
-local file system.
+local file system, and for the folder of a single run (:func:`working_on`).
 
 ``Lease``: for stores that several machines share, where no kernel knows of the other's death. An owner creates
 ``<name>.<n>.json`` - creation that fails when the file is there is the one thing that file systems and object stores do
@@ -17,17 +17,18 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from indelible.base.errors import StorageError
+from indelible.base.errors import InputError, StorageError
 
-__all__ = ["FileLock", "Lease", "Leases", "Lock", "LostLeaseError", "Sign", "create"]
+__all__ = ["FileLock", "Lease", "Leases", "Lock", "LostLeaseError", "Sign", "create", "working_on"]
 
 Sign = tuple[int, str, int]
 """Number, owner and beat of a lease: what changes while its owner lives."""
 PATIENCE = 60.0
+RUN_LOCK = ".lock"
 _BEATS = 6
 
 
@@ -48,22 +49,29 @@ class Lock(Protocol):
 class FileLock:
     """A lock on a file of a local file system; make one with :meth:`acquire`."""
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, path: Path) -> None:
         self._handle: int | None = handle
+        self._path = path
 
     @classmethod
     def acquire(cls, path: Path) -> "FileLock | None":
         """Take the lock, or return None when somebody else has it."""
         import fcntl
 
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # not inherited by other programs
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(handle)
-            return None
-        return cls(handle)
+        while True:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # not inherited by other programs
+            except FileNotFoundError:
+                continue  # the folder was removed a moment ago
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(handle)
+                return None
+            if _names(path, handle):
+                return cls(handle, path)
+            os.close(handle)  # the last owner has removed this file: a lock on it would be nobody's
 
     @classmethod
     def held(cls, path: Path) -> bool:
@@ -78,11 +86,59 @@ class FileLock:
     def check(self) -> None:
         """A lock of the kernel's cannot be lost."""
 
-    def release(self) -> None:
-        """Give it back; the file stays, since removing it would let two processes hold "the" lock."""
+    def release(self, *, remove: bool = False) -> None:
+        """Give it back.
+
+        Args:
+            remove: Also remove the file, while the lock is held: whoever has opened it before finds that out.
+        """
         if self._handle is not None:
+            if remove:
+                with contextlib.suppress(OSError):
+                    self._path.unlink()
             os.close(self._handle)
             self._handle = None
+
+
+def _names(path: Path, handle: int) -> bool:
+    """Tell whether a path still names the file that was opened."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+@contextlib.contextmanager
+def working_on(folder: Path) -> Iterator[None]:
+    """Hold a run's folder: of two commands that write into one folder, the second is refused.
+
+    The lock is a file that is there while the block runs. That of a process that was killed holds nobody up.
+
+    Raises:
+        InputError: Another process works on the folder.
+        StorageError: The folder cannot be written to.
+    """
+    fresh = not folder.exists()
+    try:
+        lock = FileLock.acquire(folder / RUN_LOCK)
+    except ImportError:  # a system without flock
+        yield
+        return
+    except OSError as error:
+        raise StorageError(
+            f"cannot write into {folder}: {error.strerror}. Choose another folder with --out."
+        ) from error
+    if lock is None:
+        raise InputError(
+            f"another command works on {folder} at this moment. Wait for it, or choose another folder with --out."
+        )
+    try:
+        yield
+    finally:
+        lock.release(remove=True)
+        if fresh:  # a run that was refused leaves nothing behind
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def create(files: Any, path: str, content: bytes) -> None:

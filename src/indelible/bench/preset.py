@@ -14,7 +14,8 @@
 | ``[attack]`` | settings shared by all attacks: ``recipe``, ``preset`` |
 | ``[attacks.LABEL]`` | one column: ``attack`` (by default the label) and its settings |
 
-The first comment of a file is the command that runs it.
+A method or attack is a registered name or ``package.module:Class``. The first comment of a file is the command that
+runs it.
 """
 
 import tomllib

@@ -15,12 +15,15 @@ _FORMAT = 1
 
 
 def extra_fields(preset: Preset, cell: Cell) -> dict[str, Any]:
-    """Return what a preset adds to a cell's record: its name, the paper's number, and how to do the cell again."""
+    """Return what a preset adds to a cell's record: its name, title and attacks, the paper's number, and a command.
+
+    The store may still be filling when a table is made of it: the attacks say which cells of a row are missing.
+    """
     known = None
     if preset.reported is not None:
         known = reported(preset.reported, cell.kind, cell.method, cell.attack)
     command = f"indelible bench run {shlex.quote(preset.name)} --only {shlex.quote(cell.name)}"
-    return {"preset": preset.name, "reported": known, "command": command}
+    return {"preset": preset.name, **_described(preset), "reported": known, "command": command}
 
 
 def collect_results(preset: Preset, cells: Sequence[Cell], store: Store) -> dict[str, Any]:
@@ -55,10 +58,15 @@ def _document(preset: Preset, found: list[dict[str, Any]], planned: int | None) 
         at = (axis.index(entry[name]) if entry[name] in axis else len(axis) for name, axis in axes.items())
         return (int(entry["seed"]), *at)
 
+    once = _described(preset)
+    cells = [{name: value for name, value in entry.items() if name not in once} for entry in sorted(found, key=place)]
     return {
-        "format": _FORMAT, "preset": preset.name, "title": preset.title, "command": preset.command,
-        "planned": planned, "cells": sorted(found, key=place),
+        "format": _FORMAT, "preset": preset.name, **once, "command": preset.command, "planned": planned, "cells": cells,
     }  # fmt: skip
+
+
+def _described(preset: Preset) -> dict[str, Any]:
+    return {"title": preset.title, "attacks": [variant.label for variant in preset.attacks]}
 
 
 def _labels(cell: Cell) -> dict[str, Any]:

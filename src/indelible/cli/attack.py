@@ -25,6 +25,7 @@ EXAMPLES = [
     "indelible attack runs/app --set lr=0.01 --set epochs=10 --out runs/app-ft-gentle",
     "indelible attack runs/app --method distill --set architecture=resnet-w8 --out runs/app-copied",
     "indelible attack runs/app --method preprocess --set transform=blur",
+    "indelible attack runs/app --method mypackage.attacks:Shake",
     "indelible attack runs/app --devices 2",
     "indelible attack runs/app --method distill --data svhn --out runs/app-copied-by-digits",
     "indelible attack runs/app --all         # every attack; again, after a crash: finished ones are kept",
@@ -39,7 +40,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("victim", type=Path, nargs="?", metavar="RUN", help="folder of an embedding run")
     command.add_argument("--list", action="store_true", help="list the attacks with paper, cost and defaults")
     which = command.add_mutually_exclusive_group()
-    which.add_argument("--method", default="ft", help="removal attack (default: ft)")
+    which.add_argument("--method", default="ft", help="removal attack, or package.module:Class (default: ft)")
     which.add_argument("--all", action="store_true", help="every attack, each into its own folder, and their table")
     command.add_argument(
         "--no-verdict", action="store_true", help="attack only: the key is not needed, `indelible verify` comes later"
@@ -79,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         return list_methods(arguments, ATTACKS)
     from indelible.base.errors import InputError
     from indelible.bench.attack_suite import attack_folder, check_kept
+    from indelible.bench.locks import working_on
     from indelible.bench.making import judge
     from indelible.cli.describe import describe_run
     from indelible.data import load
@@ -96,15 +98,16 @@ def run(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments, [arguments.method])[arguments.method]
     out = arguments.out or attack_folder(victim.folder, arguments.method, arguments.recipe, arguments.preset)
     images = None if arguments.data is None else load(arguments.data)[0]
-    if Run.finished(out):
-        done = Run.load(out)
-        if done.verdict() is not None or arguments.no_verdict:
-            raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
-        digest = (images or victim.images()[1]).digest()
-        check_kept(done, victim, ATTACKS[arguments.method].build.of(settings).to_json(), digest)
-        judge(done)  # broken off between the attack and the look at it
-    else:
-        done = _attack(arguments, victim, settings, out, images)
+    with working_on(out):
+        if Run.finished(out):
+            done = Run.load(out)
+            if done.verdict() is not None or arguments.no_verdict:
+                raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
+            digest = (images or victim.images()[1]).digest()
+            check_kept(done, victim, ATTACKS[arguments.method].build.of(settings).to_json(), digest)
+            judge(done)  # broken off between the attack and the look at it
+        else:
+            done = _attack(arguments, victim, settings, out, images)
     transforms = _transforms(done)
     document = {"record": done.record.to_json(), "verdict": done.verdict()}
     lines = [
@@ -197,10 +200,12 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
     from indelible.attacks import ATTACKS
     from indelible.base.errors import InputError
     from indelible.bench.attack_suite import attack_all, strongest
+    from indelible.cli.listing import warn_of_broken
     from indelible.report.suite import PAPER_ATTACKS, attacks_table, suite, suite_table
     from indelible.train.devices import pinned_threads
     from indelible.train.run import Run
 
+    warn_of_broken(ATTACKS)
     ba_drop = 0.02 if arguments.ba_drop is None else arguments.ba_drop / 100
     able = [name for name in ATTACKS if arguments.recipe in ATTACKS[name].build.recipes]
     with pinned_threads(arguments.threads):

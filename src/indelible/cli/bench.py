@@ -11,6 +11,7 @@ from indelible.cli.timing import SPEED, check_speed_again, measure_speed, speed_
 if TYPE_CHECKING:
     from indelible.bench.cells import Cell
     from indelible.bench.engines import Engine
+    from indelible.bench.estimate import Estimate
     from indelible.bench.preset import Preset
     from indelible.bench.store import Locking, Store
 
@@ -110,34 +111,64 @@ def _cells(arguments: argparse.Namespace) -> "tuple[Preset, list[Cell], Store]":
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from indelible.bench.engines.local import default_workers
+    from indelible.bench.engines.local import LocalEngine
     from indelible.bench.estimate import estimate
     from indelible.report.format import duration
 
+    like = LocalEngine(arguments.workers)
     preset, cells, store = _cells(arguments)
     finished = store.finished()
     records = [record for record in map(store.record, sorted(finished)) if record is not None]
     models = {cell.digest: cell for cell in cells if cell.needs is None}
-    expected = estimate([cell for cell in cells if cell.digest not in finished], models, records)
-    workers = arguments.workers or default_workers()
+    left = [cell for cell in cells if cell.digest not in finished]
+    expected = estimate(left, models, records, threads=like.threads)
     times = {digest: duration(seconds) for digest, seconds in expected.seconds.items()}
     times |= dict.fromkeys(finished, "done")
     lines = [f"{times.get(cell.digest, 'unknown'):>12}  {cell.name}" for cell in cells]
-    lines.append(
-        f"{preset.title}: {len(cells)} cells, {sum(cell.digest in finished for cell in cells)} done; the rest takes "
-        f"about {expected.hours(workers):.1f} hours on {workers} worker(s)"
-    )
-    lines += [f"speed of {network}: {said}" for network, said in expected.basis.items()]
+    lines.append(f"{preset.title}: {len(cells)} cells, {len(cells) - len(left)} done")
+    lines += _forecast(preset, expected, like.workers)
     document = {
-        "preset": preset.name, "title": preset.title, "command": preset.command, "hours": expected.hours(workers),
-        "workers": workers, "basis": expected.basis,
+        "preset": preset.name, "title": preset.title, "command": preset.command, "hours": expected.hours(like.workers),
+        "workers": like.workers, "machines": list(expected.machines), "basis": expected.basis,
         "cells": [
-            {**cell.to_json(), "done": cell.digest in finished, "seconds": expected.seconds.get(cell.digest)}
+            {
+                **cell.to_json(), "done": cell.digest in finished, "seconds": expected.seconds.get(cell.digest),
+                "unknown": expected.unknown.get(cell.digest),
+            }
             for cell in cells
         ],
     }  # fmt: skip
     emit(arguments, document, "\n".join(lines))
     return 0
+
+
+def _forecast(preset: "Preset", expected: "Estimate", workers: int) -> list[str]:
+    """Say how long the rest takes, on what kind of machine, and what is not known."""
+    from collections import Counter
+
+    import torch
+
+    hours, known, unknown = expected.hours(workers), len(expected.seconds), len(expected.unknown)
+    said = []
+    if known and hours is not None:
+        machines = " or ".join(expected.machines) or "the machine of the finished cells"
+        what = "the rest takes" if not unknown else f"{known} of the {known + unknown} cells left take"
+        said.append(f"{what} about {_hours(hours)} with {workers} worker{'s' if workers > 1 else ''}, each {machines}")
+    said += [f"unknown for {count} cells: {why}" for why, count in Counter(expected.unknown.values()).items()]
+    said += [f"speed of {network}: {why}" for network, why in expected.basis.items()]
+    if said and preset.train_preset == "paper" and not torch.cuda.is_available():
+        said.append(
+            "training as in the paper is meant for a GPU, and there is none here: plan it on the machine that has"
+        )
+    return said
+
+
+def _hours(hours: float) -> str:
+    from indelible.report.format import duration
+
+    if hours < 1:
+        return duration(3600 * hours)
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours:,.0f} hours ({hours / 24:,.0f} days)"
 
 
 def _run(arguments: argparse.Namespace) -> int:

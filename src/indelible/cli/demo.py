@@ -38,6 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.seeds < 1:
         raise InputError(f"--seeds must be at least 1, but is {arguments.seeds}.")
+    if arguments.workers is not None and arguments.workers < 1:
+        raise InputError(f"--workers must be at least 1, got {arguments.workers}. Leave it out to use the cores.")
     began = time.monotonic()
     folders = run_demo(arguments.out, seeds=range(arguments.seeds), workers=arguments.workers)
     page = write_report(folders, arguments.out / "report.html", title="Indelible demo")

@@ -39,7 +39,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--model", help="network or package.module:function (default: that of --weights, or resnet-mini)"
     )
-    command.add_argument("--method", default="app", help="embedding method (default: app)")
+    command.add_argument("--method", default="app", help="embedding method, or package.module:Class (default: app)")
     command.add_argument("--preset", default="cpu", help="paper or cpu (default: cpu)")
     command.add_argument("--recipe", help="light: cheaper watermark passes; fast: fewer epochs as well (default: none)")
     command.add_argument(
@@ -95,6 +95,18 @@ def _check_places(arguments: argparse.Namespace) -> None:
 
 
 def _embed(arguments: argparse.Namespace, _group: "Group") -> None:
+    """Hold the folder, in the first process of the group, and do the work."""
+    from contextlib import ExitStack
+
+    from indelible.bench.locks import working_on
+    from indelible.train.processes import from_first
+
+    with ExitStack() as held:
+        from_first(lambda: held.enter_context(working_on(arguments.out)))
+        _work(arguments)
+
+
+def _work(arguments: argparse.Namespace) -> None:
     """Do the work, in each process of the group; the first one writes and prints."""
     from functools import partial
 

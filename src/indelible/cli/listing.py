@@ -1,17 +1,19 @@
 """Lists of methods: name, what it does, paper, cost, defaults - from the registry, for people or as JSON."""
 
 import argparse
+import sys
 from typing import Any
 
 from indelible.base.methods import Method
-from indelible.base.registry import MethodInfo, Registry
+from indelible.base.plugins import MethodRegistry
 from indelible.cli.options import emit
 
-__all__ = ["list_methods"]
+__all__ = ["list_methods", "warn_of_broken"]
 
 
-def list_methods(arguments: argparse.Namespace, registry: Registry[MethodInfo]) -> int:
-    """Print every method of ``registry``."""
+def list_methods(arguments: argparse.Namespace, registry: MethodRegistry) -> int:
+    """Print every method of ``registry``, those of other packages included; what cannot be loaded is told aside."""
+    warn_of_broken(registry)
     documents, lines = [], []
     for info in registry.entries():
         value: Method = info.build()
@@ -35,6 +37,12 @@ def list_methods(arguments: argparse.Namespace, registry: Registry[MethodInfo]) 
         lines.append("")
     emit(arguments, documents, "\n".join(lines).rstrip())
     return 0
+
+
+def warn_of_broken(registry: MethodRegistry) -> None:
+    """Say on standard error which methods of other packages could not be loaded, and why."""
+    for failed in registry.load_installed():
+        print(f"indelible: warning: {' '.join(failed.split())}", file=sys.stderr)
 
 
 def _short(value: Any) -> str:

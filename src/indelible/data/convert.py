@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -82,7 +83,9 @@ def class_names(classes: Sequence[str] | int | None, labels: Tensor) -> tuple[st
 
 def _from_pair(images: Any, labels: Any, classes: Sequence[str] | int | None, name: str) -> ImageData:
     pixels = as_uint8(images, name)
-    numbers = torch.as_tensor(np.asarray(labels) if not isinstance(labels, Tensor) else labels)
+    if not isinstance(labels, Tensor):
+        labels = _numbers(labels, name)
+    numbers = torch.as_tensor(labels)
     if numbers.is_floating_point() or numbers.dtype == torch.bool:
         raise InputError(
             f"labels of {name!r} must be whole numbers, but are {str(numbers.dtype).removeprefix('torch.')}. "
@@ -92,6 +95,24 @@ def _from_pair(images: Any, labels: Any, classes: Sequence[str] | int | None, na
     if len(pixels) == 0:
         raise InputError(f"the data set {name!r} is empty. Give at least two images.")
     return ImageData(pixels, numbers, class_names(classes, numbers), name)
+
+
+def _numbers(labels: Any, name: str) -> npt.NDArray[Any]:
+    """Return labels as an array of numbers; names of classes are refused, with the line that numbers them."""
+    try:
+        array = np.asarray(labels)
+    except ValueError as error:
+        raise InputError(
+            f"labels of {name!r} must be whole numbers, one for each image, got rows of lengths that differ."
+        ) from error
+    if array.dtype.kind not in "biuf":
+        kind = "text" if array.dtype.kind in "US" else "objects"
+        shown = f", {str(array.flat[0])!r:.40} first" if array.size else ""
+        raise InputError(
+            f"labels of {name!r} must be whole numbers, one for each image, got {kind}{shown}. "
+            "Number the classes from 0: names, labels = numpy.unique(labels, return_inverse=True)."
+        )
+    return array
 
 
 def _from_path(path: Path, classes: Sequence[str] | int | None) -> Data:

@@ -47,6 +47,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from indelible.base.checks import check_batch, check_is_key, check_module
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.registry import MethodInfo
 from indelible.data.augment import Augmentation, Normalization, denormalise, normalise, to_float
@@ -107,6 +108,8 @@ class APP:
         normalize: Normalization | None = None, seed: int = 0, steps: int | None = None,
         distributed: bool | None = None, **settings: Any,
     ) -> None:  # fmt: skip
+        check_module(model)
+        check_is_key(key, Key)
         check_own_loop(key, carriers, augmentation, settings)
         ours = {} if key.marks is None else AdversarialPerturbation.for_codebook(key.marks)
         self.method = AdversarialPerturbation.of({**ours, **settings})
@@ -156,16 +159,9 @@ class APP:
 
     def _as_input(self, images: Tensor) -> Tensor:
         """Return the batch as the model takes it; refuse, at the first call, one that the key does not fit."""
-        if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[1:] != self._key.shape:
-            got = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
-            raise InputError(
-                f"expected a batch of images (N, {', '.join(map(str, self._key.shape))}) as the key was made for, got "
-                f"{got}. Give the images of the ordinary batch, or make a key for this shape."
-            )
-        if images.dtype == torch.uint8:
-            return normalise(to_float(images), self._normalize)
-        if not images.is_floating_point():
-            raise InputError(f"expected a float batch as the model takes it, or uint8, got {images.dtype}.")
+        if isinstance(images, Tensor) and images.dtype == torch.uint8:
+            images = normalise(to_float(images), self._normalize)
+        check_batch(images, self._key.shape)
         if not self._looked:
             self._looked = True  # looking at values waits for the device: once is enough
             low, high = (float(value) for value in torch.aminmax(denormalise(images.detach(), self._normalize)))

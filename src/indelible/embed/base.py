@@ -14,11 +14,12 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from indelible.base.checks import check_is_key, check_recipe, check_trainable
 from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
+from indelible.base.plugins import MethodRegistry
 from indelible.base.records import Record, hardware
-from indelible.base.registry import MethodInfo, Registry
 from indelible.data.augment import Normalization
 from indelible.data.convert import as_data
 from indelible.data.images import Data
@@ -38,7 +39,9 @@ from indelible.verify import Verdict, verify
 
 __all__ = ["EMBEDDINGS", "Embedded", "Embedding", "EmbeddingMethod", "embed", "key_for", "settings_of"]
 
-EMBEDDINGS: Registry[MethodInfo] = Registry("embedding method")
+EMBEDDINGS = MethodRegistry(
+    "embedding method", group="indelible.embeddings", base="indelible.embed.base:EmbeddingMethod"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,7 +247,7 @@ def embed(
         model: Any classifier of the key's classes.
         data: The owner's images: data set, pair (images, labels), folder, ``.npz``.
         key: The owner's key.
-        method: A registered name (``indelible embed --list``) or a method value.
+        method: A registered name (``indelible embed --list``), ``"package.module:Class"``, or a method value.
         preset: ``"paper"`` (100 epochs, a GPU job) or ``"cpu"``.
         recipe: Changes the preset, and the settings of a method given by its name: ``"light"`` makes APP's passes
             cheaper, ``"fast"`` shortens the training as well.
@@ -262,6 +265,8 @@ def embed(
     Returns:
         The protected model with its history and record; ``model`` itself is unchanged.
     """
+    check_trainable(model)
+    check_is_key(key, Key)
     _, value = _resolved(method, preset, recipe, settings, key)
     if must_start(devices, nodes):
         if value.alone:
@@ -356,7 +361,9 @@ def _resolved(
     """Return a method's name and value; a name takes what preset, key and recipe change."""
     if isinstance(method, str):
         settings = settings_of(method, preset, recipe, settings, key.marks)
-    return resolve(EMBEDDINGS, method, settings)
+    name, value = resolve(EMBEDDINGS, method, settings)
+    check_recipe(recipe, type(value), EMBEDDINGS)
+    return name, value
 
 
 def key_for(

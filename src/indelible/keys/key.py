@@ -31,6 +31,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from indelible.base.checks import key_numbers
 from indelible.base.errors import InputError
 from indelible.base.files import canonical_json
 from indelible.base.merkle import tree_root
@@ -170,6 +171,7 @@ class Key:
             source_class: Use only this class of ``source`` (the paper: SVHN's digit 0).
             secret: 32 bytes; by default drawn from the operating system.
         """
+        classes, shape, target, count = key_numbers(classes=classes, shape=shape, target=target, count=count)
         if source is not None and kind != "unrelated":
             raise InputError(f"a second data set is for unrelated marks only, but the kind is {kind!r}.")
         hidden = new_secret() if secret is None else check_secret(secret)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
+from indelible.base.checks import check_key_numbers
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.keys.derive import check_secret
 
@@ -35,6 +36,7 @@ _MOST_MARKS = 1024
 def check_key(key: "Key") -> None:
     """Refuse settings that make no key; what is wrong, and what to do."""
     check_secret(key.secret)
+    check_key_numbers(key)
     if key.kind not in (*KINDS, "plain", "fingerprint"):
         raise UnknownNameError("kind of mark", key.kind, (*KINDS, "plain"))
     if key.scheme not in SCHEMES:

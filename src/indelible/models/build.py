@@ -1,19 +1,15 @@
 """A network from its name: one of the catalogue, or a user's own as ``"package.module:function"``."""
 
-import importlib
 import inspect
 import operator
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import reduce
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import torch
 from torch import nn
 
 from indelible.base.errors import InputError
+from indelible.base.imports import import_named
 from indelible.models.catalogue import MODEL_STEMS, MODELS, Shape, Stem
 
 __all__ = ["build_model", "count_parameters", "stem_for"]
@@ -110,39 +106,10 @@ def _own(name: str, classes: int, shape: Shape, stem: Stem | None) -> Callable[[
 
 
 def _imported(name: str) -> Callable[..., Any]:
-    module_name, _, path = name.partition(":")
-    if not module_name or not path or module_name.startswith("."):
-        raise InputError(f"expected 'package.module:function', got {name!r}.")
-    try:
-        with _working_folder():
-            module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise  # something that the user's module imports: the traceback shows where
-        raise InputError(
-            f"cannot import {name!r}: there is no module {error.name!r}. "
-            "Install it, put its folder on PYTHONPATH, or run from the folder that holds it."
-        ) from error
-    try:
-        function = reduce(getattr, path.split("."), module)
-    except AttributeError as error:
-        raise InputError(f"module {module_name!r} has no {path!r}. Check the name after the colon.") from error
+    function = import_named(name, expected="package.module:function")
     if not callable(function):
         raise InputError(f"{name!r} is of type {type(function).__name__}, not a function that builds a network.")
-    return function
-
-
-@contextmanager
-def _working_folder() -> Iterator[None]:
-    # An installed command does not look where it is run; last in the path, so that it can shadow nothing.
-    folder = str(Path.cwd())
-    sys.path.append(folder)
-    try:
-        yield
-    finally:
-        sys.path.reverse()
-        sys.path.remove(folder)
-        sys.path.reverse()
+    return cast("Callable[..., Any]", function)
 
 
 def _accepted(name: str, function: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,16 @@ from indelible.base.files import canonical_json
 from indelible.base.records import Record
 from indelible.embed import EMBEDDINGS
 
-__all__ = ["UNMARKED", "attack_title", "attack_titles", "carries_mark", "is_marked", "method_title", "own_settings"]
+__all__ = [
+    "UNMARKED",
+    "attack_title",
+    "attack_titles",
+    "carries_mark",
+    "is_marked",
+    "method_title",
+    "own_settings",
+    "short_title",
+]
 
 UNMARKED = "Unmarked model"
 
@@ -38,7 +47,7 @@ def method_title(record: Record) -> str:
         return UNMARKED
     if record.method == "app":
         return _app_title(own_settings(record))
-    return EMBEDDINGS[record.method].title if record.method in EMBEDDINGS else record.method
+    return EMBEDDINGS[record.method].title if record.method in EMBEDDINGS else _last(record.method)
 
 
 def _app_title(settings: Mapping[str, Any]) -> str:
@@ -48,10 +57,19 @@ def _app_title(settings: Mapping[str, Any]) -> str:
     return "c-BN only (eps 0)" if clean else "Extra exposure only (eps 0, no c-BN)"
 
 
+def short_title(method: str) -> str:
+    """Write an attack's name for the head of a column: FT, or the class of ``package.module:Class``."""
+    return method.upper() if ":" not in method else _last(method)
+
+
+def _last(method: str) -> str:
+    return method.rpartition(":")[2]
+
+
 def attack_title(method: str) -> str:
     """Name an attack in words, with its short name: "fine-tuning (FT)"."""
     if method not in ATTACKS:
-        return method.upper()
+        return short_title(method)
     title: str = ATTACKS[method].title
     return f"{title[:1].lower()}{title[1:]} ({method.upper()})"
 
@@ -72,7 +90,7 @@ def _attack_title(record: Record, variants: Sequence[Mapping[str, Any]]) -> str:
         for name in dict.fromkeys(name for variant in variants for name in variant)
         if len({canonical_json(variant.get(name)) for variant in variants}) > 1
     ]
-    short = record.method.upper()
+    short = short_title(record.method)
     if not differing:
         return short
     return f"{short} ({', '.join(f'{name} {settings.get(name)}' for name in differing)})"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from indelible.bench.attack_suite import AttackSuite
 from indelible.report.collect import Entry, Stage, collect
 from indelible.report.format import ABSENT, SIGNS, percent, verdict_sign
+from indelible.report.names import short_title
 from indelible.train.run import Run
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def suite_table(rows: Sequence[Suite]) -> "RichTable":
     drawn.add_column("Type", no_wrap=True)
     drawn.add_column("Method", overflow="fold")  # long names are broken; a number never is
     drawn.add_column("%", no_wrap=True)
-    for title in ("Before", *(name.upper() for name in names), "AvgDrop"):
+    for title in ("Before", *(short_title(name) for name in names), "AvgDrop"):
         drawn.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         for place, measure in enumerate(("BA", "WSR")):

@@ -31,8 +31,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def predict(
-    model: nn.Module, images: Tensor, *, device: torch.device | None = None, normalize: Normalization | None = None
-) -> Tensor:
+    model: nn.Module, images: Tensor, *, device: torch.device | None = None, normalize: Normalization | None = None,
+    classes: int | None = None,
+) -> Tensor:  # fmt: skip
     """Return the predicted class of each image.
 
     Args:
@@ -40,6 +41,7 @@ def predict(
         images: uint8 (N, C, H, W).
         device: Where the model is; by default where its first parameter is.
         normalize: What the model expects to be subtracted and divided by.
+        classes: Outputs that the model must have; by default any number.
 
     Returns:
         int64 (N,) on the CPU.
@@ -51,6 +53,11 @@ def predict(
         for part in torch.split(images, _BATCH):
             batch = normalise(to_float(part.to(place)), normalize).to(weight.dtype)
             logits = logits_of(model(batch))
+            if classes is not None and logits.shape[1] != classes:
+                raise InputError(
+                    f"the model has {logits.shape[1]} outputs, but the key is of {classes} classes: it is a model of "
+                    "another task. Give the key that was made for its classes."
+                )
             found.append(torch.where(logits.isfinite().all(1), logits.argmax(1), -1))
     predictions = torch.cat(found).cpu() if found else torch.empty(0, dtype=torch.int64)
     if (predictions < 0).any():

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from indelible.base.errors import DamagedFileError
 from indelible.base.files import write_text
 from indelible.base.records import plain
 
@@ -55,11 +56,33 @@ class History:
 
 
 def read_history(folder: Path) -> list[Row]:
-    """Read the history of a run; empty when there is none."""
+    """Read the history of a run; empty when there is none.
+
+    Raises:
+        DamagedFileError: A line is not a row.
+    """
     path = folder / "history.jsonl"
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    rows: list[Row] = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise _damaged(path, number, f"is not JSON ({error!s:.60})") from error
+        if not isinstance(row, Mapping) or isinstance(row.get("epoch", 0), bool | str | Mapping | list | None):
+            raise _damaged(path, number, "is not a row of a history")
+        rows.append(row)
+    return rows
+
+
+def _damaged(path: Path, number: int, why: str) -> DamagedFileError:
+    return DamagedFileError(
+        f"{path}: line {number} {why}. Restore it from a copy, or delete the file: the run's curves are lost, not its "
+        "result."
+    )
 
 
 def _tensorboard(folder: Path) -> Any:

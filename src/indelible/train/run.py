@@ -185,7 +185,9 @@ class Run:
         path = self.folder / _VERDICT
         if not path.exists():
             return None
-        found: Mapping[str, Any] = read_json(path)
+        found = read_json(path)
+        if not isinstance(found, Mapping):
+            raise DamagedFileError(f"{path} is not a verdict. Delete it, and verify again.")
         return found
 
     def curve(self) -> Mapping[str, Any] | None:

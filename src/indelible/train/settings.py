@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
-from indelible.base.checks import check_settings
+from indelible.base.checks import check_finite_settings, check_settings
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.records import plain
 from indelible.data.augment import AUGMENTATIONS, Augmentation, Normalization
@@ -65,6 +65,7 @@ class TrainSettings:
     checkpoint_seconds: float = 60.0
 
     def __post_init__(self) -> None:
+        check_finite_settings(self)
         if self.optimizer not in _OPTIMIZERS:
             raise UnknownNameError("optimizer", self.optimizer, _OPTIMIZERS)
         if self.precision not in _PRECISIONS:

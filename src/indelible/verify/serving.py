@@ -36,6 +36,7 @@ __all__ = ["ANSWERS", "ModelServer", "Served"]
 Answer = Literal["logits", "probabilities", "label"]
 ANSWERS: tuple[Answer, ...] = ("logits", "probabilities", "label")
 _LARGEST_REQUEST = 64 << 20
+_LAST_PORT = 65535
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -128,6 +129,10 @@ class ModelServer(http.server.ThreadingHTTPServer):
 
     def __init__(self, served: Served, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.served, self.queries = served, 0
+        if not 0 <= port <= _LAST_PORT:
+            raise InputError(
+                f"a port is a number from 0 (any free one) to {_LAST_PORT}, got {port}. Choose another --port."
+            )
         try:
             super().__init__((host, port), _Handler)
         except OSError as error:

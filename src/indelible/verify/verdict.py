@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Self
 
+from indelible.base.checks import check_is_key
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.records import plain, versions
 from indelible.data.augment import Normalization
@@ -157,6 +158,7 @@ def verify(
         accuracy: Also ask for the clean carriers, for BA.
         normalize: (mean, std) that a module's input is normalised by.
     """
+    check_is_key(key, Key)
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie between 0 and 1, but is {alpha}. Use 1e-6 for a strong claim.")
     if decoys is not None and decoys < 1:

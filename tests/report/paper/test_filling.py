@@ -1,6 +1,7 @@
 """Filling a table: means, spreads, AvgDrop, differences and the best, by hand."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -142,10 +143,56 @@ def test_a_preset_the_paper_has_not_takes_the_main_layout_and_its_own_names() ->
     grid = _grids({"preset": "mine", "cells": cells})[0]
     assert [row.labels for row in grid.rows] == [("Content", "high"), ("Content", "low")]
     assert [column.title for column in grid.columns] == ["BA", "WSR", "FT", "DISTILL", "AvgDrop"]
-    # AvgDrop is over the paper's attacks; distillation is none of them.
     drop = _entry(grid, ("Content", "low"), "AvgDrop").measured
     assert drop is not None
-    assert drop.partial == 1
+    assert drop.partial is None
+
+
+def _own(*attacks: str, wsr: Sequence[float], **rest: Any) -> dict[str, Any]:
+    """Results of a preset of one's own: WSR 1 before, and what is given after each attack."""
+    cells = [make_cell("content", "app", None)]
+    cells += [make_cell("content", "app", attack, wsr=rate) for attack, rate in zip(attacks, wsr, strict=True)]
+    return {"preset": "mine.toml", "title": "Noise on the weights", "cells": cells, **rest}
+
+
+def test_the_summary_of_a_preset_of_ones_own_counts_its_own_attacks() -> None:
+    grid = _grids(_own("a-little", "a-lot", wsr=[0.9, 0.5], attacks=["a-little", "a-lot"]))[0]
+    entry = _entry(grid, ("Content", "APP"), "AvgDrop")
+    # 1 - (0.9 + 0.5) / 2; the paper has no such attacks, so nothing stands beside it.
+    assert entry.measured is not None
+    assert entry.measured.mean == pytest.approx(0.3)
+    assert entry.measured.partial is None
+    assert entry.reported is None
+    assert "AvgDrop is the mean over the preset's own attacks: A-LITTLE, A-LOT." in grid.notes
+    assert not any("not all attacks are done" in note for note in grid.notes)
+
+
+def test_attacks_that_a_preset_plans_and_that_are_missing_make_its_summary_unfinished() -> None:
+    grid = _grids(_own("a-little", wsr=[0.9], attacks=["a-little", "a-lot"]))[0]
+    entry = _entry(grid, ("Content", "APP"), "AvgDrop")
+    assert entry.measured is not None
+    assert entry.measured.mean == pytest.approx(0.1)
+    assert entry.measured.partial == 1
+    assert any("not all attacks are done" in note for note in grid.notes)
+
+
+def test_a_summary_over_some_of_the_papers_attacks_is_compared_with_the_same_of_the_paper() -> None:
+    grid = _grids(_own("ft", "nad", wsr=[0.8, 0.6]))[0]
+    entry, ft, nad = (_entry(grid, ("Content", "APP"), title) for title in ("AvgDrop", "FT", "NAD"))
+    before = _entry(grid, ("Content", "APP"), "WSR").reported
+    assert entry.measured is not None
+    assert entry.measured.mean == pytest.approx(0.3)
+    assert before is not None
+    assert ft.reported is not None
+    assert nad.reported is not None
+    assert entry.reported == pytest.approx(before - (ft.reported + nad.reported) / 2)
+
+
+def test_the_title_of_a_preset_of_ones_own_is_shown() -> None:
+    grids = _grids(_own("a-lot", wsr=[0.5]))
+    assert [grid.title for grid in grids] == ["Noise on the weights", "Noise on the weights, benign accuracy (BA)"]
+    assert grids[0].name == "mine"  # part of file names
+    assert _grids({**_own("a-lot", wsr=[0.5]), "preset": "a/b c.toml", "title": ""})[0].name == "b-c"
 
 
 def test_two_networks_of_a_main_preset_are_not_averaged() -> None:

@@ -66,6 +66,17 @@ def test_a_store_is_read_preset_by_preset(tmp_path: Path) -> None:
     assert [(one.preset, len(one.observations)) for one in found] == [("cifar10-cpu", 1), ("smoke", 1)]
 
 
+def test_a_record_says_which_preset_made_it_with_what_title_and_attacks(tmp_path: Path) -> None:
+    records = tmp_path / "bench" / "records"
+    records.mkdir(parents=True)
+    name = "my presets/noise.toml"
+    command = f"indelible bench run '{name}' --only x"
+    made = {"preset": name, "title": "Noise", "attacks": ["a-lot"], "command": command}
+    (records / "0.json").write_text(json.dumps(make_cell("content", "app", None) | made))
+    (found,) = read_results(tmp_path / "bench")
+    assert (found.preset, found.title, found.attacks) == (name, "Noise", ("a-lot",))
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [

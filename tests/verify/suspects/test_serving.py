@@ -16,7 +16,7 @@ from indelible.cli import main
 from indelible.data.splits import Split
 from indelible.keys.key import Key
 from indelible.train.run import Architecture, Run
-from indelible.verify.serving import Served
+from indelible.verify.serving import ModelServer, Served
 from indelible.verify.suspects import read_log
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
 from tests.evidence.cases import reader
@@ -155,3 +155,10 @@ class TestServed:
             self.served(answer="features")
         with pytest.raises(InputError, match="slash"):
             self.served(name="a/b")
+
+
+@pytest.mark.parametrize("port", [99999, -1])
+def test_a_port_that_does_not_exist_is_refused(port: int) -> None:
+    served = Served(model=TinyNet(), name="m", shape=SHAPE, classes=4)
+    with pytest.raises(InputError, match=f"a port is a number from 0 .* to 65535, got {port}"):
+        ModelServer(served, port=port)

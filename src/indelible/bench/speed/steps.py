@@ -218,10 +218,19 @@ def _kept(scene: Scene) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def plain_rate(network: str, *, shape: Shape = (3, 32, 32), batch_size: int = 16) -> float:
+def plain_rate(
+    network: str, *, shape: Shape = (3, 32, 32), batch_size: int = 16, device: torch.device = _CPU
+) -> float:  # fmt: skip
     """Return images a second of plain training, from one step after one to warm up (wall time)."""
-    work, _ = Scene(network=network, shape=shape, batch_size=batch_size).work(PLAIN)
+    work, _ = Scene(network=network, shape=shape, batch_size=batch_size, device=device).work(PLAIN)
     work()
+    _wait_for(device)
     began = time.perf_counter()
     work()
+    _wait_for(device)
     return batch_size / (time.perf_counter() - began)
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":  # kernels are only queued when a call returns
+        torch.cuda.synchronize(device)

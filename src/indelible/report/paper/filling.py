@@ -7,7 +7,8 @@
 | difference | a cell | measured mean minus reported |
 | best | a column within its group | highest rate, lowest AvgDrop, as printed: what looks equal is equal |
 
-While attacks are missing, a summary is taken over those that exist, is marked as such, and is not compared.
+A preset of one's own is summed up over its own attacks. While attacks are missing, a summary is taken over those that
+exist, is marked as such, and is not compared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from indelible.report.paper import words
 from indelible.report.paper.grid import Column, Entry, Grid, Key, Measure, Row, Value, rate
 from indelible.report.paper.layouts import BEFORE, Condition, Layout, title_of
 from indelible.report.paper.observations import Observation
-from indelible.report.suite import PAPER_ATTACKS, average_drop
+from indelible.report.suite import average_drop
 
 __all__ = ["fill"]
 
@@ -115,7 +116,7 @@ def _row(
 
 
 def _summary(layout: Layout, measure: Measure, theirs: Sequence[Observation], ours: Sequence[Observation]) -> Entry:
-    counted = [one for one in layout.conditions if one.attack in PAPER_ATTACKS]
+    counted = layout.summed
     sum_up = average_drop if layout.summary == "avg_drop" else _average
     seeds = dict.fromkeys(one.seed for one in ours)
     rows = [_rates([one for one in ours if one.seed == seed], measure, counted) for seed in seeds]
@@ -127,8 +128,12 @@ def _summary(layout: Layout, measure: Measure, theirs: Sequence[Observation], ou
         whole = [(row[0], [row[1][place] for place in common]) for row in rows]
         partial = len(common)
     values = [value for row in whole if (value := sum_up(*row)) is not None]
-    computed = sum_up(*_rates(theirs, measure, counted))
-    printed = next((one.printed.get(f"{measure} {layout.summary}") for one in theirs if one.printed), None)
+    before, after = _rates(theirs, measure, counted)
+    # The same attacks on both sides, or no comparison: the paper's own summary is over its six.
+    computed = sum_up(before, after) if layout.as_in_the_paper or None not in after else None
+    printed = None
+    if layout.as_in_the_paper:
+        printed = next((one.printed.get(f"{measure} {layout.summary}") for one in theirs if one.printed), None)
     note = ""
     if printed is not None and computed is not None and abs(printed - computed) > _ROUNDING:
         note = f"The paper prints {rate(printed)}; the mean over its own row gives {rate(computed)}."

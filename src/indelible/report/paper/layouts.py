@@ -9,11 +9,14 @@ printed follows from it: before attack BA and WSR, after each attack WSR, the su
 | ``avg`` | AVG | mean after the attacks | appendix, varying magnitude |
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
-from indelible.report.paper.observations import COMPONENTS, Observation
+from indelible.report.names import short_title
+from indelible.report.paper.observations import COMPONENTS, Observation, Results
 from indelible.report.paper.published import SECTIONS
 from indelible.report.suite import PAPER_ATTACKS
 
@@ -97,6 +100,7 @@ class Layout:
         axes: Row headings; rows that agree in all but the last are a group.
         conditions: The attacks, in the order of the columns.
         summary: How a row is summed up.
+        counted: The attacks that a summary is taken over; by default all of the table.
         sections: Where the paper's numbers come from; none if it prints none.
         only: Coordinates that every row has.
         methods: Whose reported rows are shown without a measurement beside them; empty for all.
@@ -114,6 +118,7 @@ class Layout:
     axes: tuple[Axis, ...] = (KIND, METHOD)
     conditions: tuple[Condition, ...] = _SIX
     summary: Literal["avg_drop", "avg"] | None = "avg_drop"
+    counted: tuple[Condition, ...] | None = None
     sections: tuple[str, ...] = ()
     only: Mapping[str, Any] = field(default_factory=dict)
     methods: tuple[str, ...] = ()
@@ -123,6 +128,16 @@ class Layout:
     across: Literal["attacks", "rows", "groups"] = "attacks"
     unmeasured: bool = True
     note: str = ""
+
+    @property
+    def summed(self) -> tuple[Condition, ...]:
+        """The attacks that a summary is taken over."""
+        return self.conditions if self.counted is None else self.counted
+
+    @property
+    def as_in_the_paper(self) -> bool:
+        """Whether a summary is over the paper's attacks, so that the one that it prints can stand beside it."""
+        return self.counted is None or {one.attack for one in self.counted} == set(PAPER_ATTACKS)
 
     def admits(self, observation: Observation) -> bool:
         """Tell whether ``observation`` belongs into the table."""
@@ -212,9 +227,9 @@ def _tells_apart(layout: Layout, observations: Iterable[Observation]) -> bool:
     return len(set(places)) == len(places) > 0
 
 
-def layout_for(preset: str, observations: Iterable[Observation]) -> Layout:
+def layout_for(results: Results) -> Layout:
     """Return the table that a preset fills; for one that the paper has not, the main layout on what was measured."""
-    seen = list(observations)
+    preset, seen = results.preset, results.observations
     known = next((layout for layout in _ALL if preset in layout.presets), None)
     if known is not None and _tells_apart(known, seen):
         return replace(known, name=preset, title=f"{known.title}: {preset}" if preset != known.name else known.title)
@@ -226,10 +241,23 @@ def layout_for(preset: str, observations: Iterable[Observation]) -> Layout:
     ]
     # A preset's own names of marks and attacks tell its rows and columns apart.
     axes.append(replace(KIND, field="mark"))
-    others = sorted({one.column for one in seen if one.column is not None} - set(PAPER_ATTACKS))
+    own = results.attacks or sorted({one.column for one in seen if one.column is not None})
+    others = [name for name in own if name not in PAPER_ATTACKS]
+    conditions = (*_SIX, *(Condition(title=short_title(name), attack=name) for name in others))
+    counted = tuple(one for one in conditions if one.attack in own)
     return Layout(
-        name=preset, title=f"Preset {preset}", axes=(*axes, METHOD),
+        # Part of file names and anchors: the path of a preset's file would be neither.
+        name=re.sub(r"[^\w.-]+", "-", Path(preset).stem if preset.endswith(".toml") else preset).strip("-") or "preset",
+        title=results.title or f"Preset {preset}", axes=(*axes, METHOD),
         caption=f"What the preset {preset} measured on {', '.join(map(title_of, datasets))}.",
-        sections=tuple(name for name in datasets if name in SECTIONS), unmeasured=False,
-        conditions=(*_SIX, *(Condition(title=name.upper(), attack=name) for name in others)),
+        sections=tuple(name for name in datasets if name in SECTIONS), unmeasured=False, conditions=conditions,
+        counted=counted, note="" if {*own} == {*PAPER_ATTACKS} else _over(counted),
     )  # fmt: skip
+
+
+def _over(counted: Sequence[Condition]) -> str:
+    return (
+        f"AvgDrop is the mean over the preset's own attacks: {', '.join(one.title for one in counted)}."
+        if counted
+        else ""
+    )

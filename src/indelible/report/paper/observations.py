@@ -11,7 +11,7 @@ fractions. A method is told apart by what it does: APP with ``eps`` 0 is the con
 | ``app`` | yes | yes | Ours |
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,10 +104,19 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """The cells of one preset, as exported by the benchmark."""
+    """The cells of one preset, as exported by the benchmark.
+
+    Attributes:
+        preset: Its name, or the path of its file.
+        observations: What was measured.
+        title: Its title; empty if the results do not say.
+        attacks: Its labels of attacks, whether measured yet or not; None if the results do not say.
+    """
 
     preset: str
     observations: tuple[Observation, ...]
+    title: str = ""
+    attacks: tuple[str, ...] | None = None
 
 
 def is_store(path: str | Path) -> bool:
@@ -118,7 +127,7 @@ def is_store(path: str | Path) -> bool:
 def read_results(path: str | Path) -> list[Results]:
     """Read results: a JSON file of one preset, or a store with whatever is finished in it.
 
-    In a store each cell counts for the preset that made it, which its command names. A preset whose cells another one
+    In a store each cell counts for the preset that made it, which its record names. A preset whose cells another one
     made is exported in full by ``indelible bench results``.
 
     Raises:
@@ -129,12 +138,27 @@ def read_results(path: str | Path) -> list[Results]:
     presets: dict[str, list[Any]] = {}
     for file in sorted((Path(path) / _RECORDS).glob("*.json")):
         record = read_json(file)
-        words = str(record.get("command") or "").split() if isinstance(record, Mapping) else []
-        named = words[:3] == ["indelible", "bench", "run"] and len(words) > 3
-        presets.setdefault(words[3] if named else "cells", []).append(record)
+        presets.setdefault(_preset_of(record) if isinstance(record, Mapping) else "cells", []).append(record)
     if not presets:
         raise InputError(f"the store {path} has no finished cell yet. Look at it with: indelible bench status PRESET")
-    return [results_of({"preset": name, "cells": cells}, f"{path}") for name, cells in sorted(presets.items())]
+    return [
+        results_of({**_described(cells), "preset": name, "cells": cells}, f"{path}")
+        for name, cells in sorted(presets.items())
+    ]
+
+
+def _preset_of(record: Mapping[str, Any]) -> str:
+    """Return the preset that made a record; older records name it in their command only."""
+    if isinstance(record.get("preset"), str):
+        return str(record["preset"])
+    words = str(record.get("command") or "").split()
+    return words[3] if words[:3] == ["indelible", "bench", "run"] and len(words) > 3 else "cells"
+
+
+def _described(records: Sequence[Any]) -> Mapping[str, Any]:
+    """Return title and attacks from the first record that has them."""
+    found = (record for record in records if isinstance(record, Mapping) and "title" in record)
+    return {name: value for name, value in next(found, {}).items() if name in {"title", "attacks"}}
 
 
 def results_of(document: Any, where: str) -> Results:
@@ -149,7 +173,11 @@ def results_of(document: Any, where: str) -> Results:
     # An attack's cell holds the attack's settings only; what its model was made with stands in the model's cell.
     models = {_name(cell): _made(cell) for cell in checked if cell.get("attack") is None}
     made = [_observation(cell, models.get(_name(cell)) or _made({}), where) for cell in checked]
-    return Results(preset=document["preset"], observations=tuple(made))
+    title, attacks = document.get("title"), document.get("attacks")
+    return Results(
+        preset=document["preset"], observations=tuple(made), title=title if isinstance(title, str) else "",
+        attacks=tuple(map(str, attacks)) if isinstance(attacks, list) else None,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

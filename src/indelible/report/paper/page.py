@@ -21,6 +21,7 @@ __all__ = ["TITLE_MEASURED", "TITLE_REPORTED", "as_html"]
 
 TITLE_REPORTED = "The paper's tables"
 TITLE_MEASURED = "Measured beside reported"
+TITLE_ONLY_MEASURED = "Measured"
 
 
 def as_html(grids: Sequence[Grid], *, title: str | None = None) -> str:
@@ -33,12 +34,21 @@ def as_html(grids: Sequence[Grid], *, title: str | None = None) -> str:
     script = pages.loader.get_source(pages, "tables.js")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return pages.get_template("tables.html.j2").render(
-        title=title or (TITLE_MEASURED if any(grid.measured for grid in grids) else TITLE_REPORTED),
+        title=title or _heading(grids),
         outcome=outcome(grids), tables=[_table(number, grid) for number, grid in enumerate(grids)],
         compared=any(grid.compared for grid in grids), measured=any(grid.measured for grid in grids),
         reported=any(grid.reported for grid in grids), charts=can_draw(), words=words, light=LIGHT, dark=DARK,
         script=Markup(script), digest=digest,  # noqa: S704 - our own script, which ships with the package
     )  # fmt: skip
+
+
+def _heading(grids: Sequence[Grid]) -> str:
+    if not any(grid.measured for grid in grids):
+        return TITLE_REPORTED
+    if any(grid.reported for grid in grids):
+        return TITLE_MEASURED
+    titles = dict.fromkeys(grid.layout.title for grid in grids)
+    return next(iter(titles)) if len(titles) == 1 else TITLE_ONLY_MEASURED
 
 
 def _table(number: int, grid: Grid) -> Mapping[str, Any]:

@@ -48,6 +48,6 @@ def measured_tables(results: Sequence[Results]) -> list[Grid]:
             raise InputError(
                 f"the results of {one.preset!r} hold no cell yet. Run it: indelible bench run {one.preset}"
             )
-        layout = layout_for(one.preset, one.observations)
+        layout = layout_for(one)
         grids += fill(layout, _reported(layout), one.observations)
     return grids

@@ -20,11 +20,13 @@ class ModuleSuspect:
         model: The module.
         normalize: (mean, std) that its input is normalised by.
         file: Name of the file that its weights are from, if any.
+        classes: Outputs that it must have, if known: a model of more classes is one of another task.
     """
 
     model: nn.Module
     normalize: Normalization | None = None
     file: str | None = None
+    classes: int | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return what was asked, for logs and evidence: the digest names the weights."""
@@ -34,4 +36,4 @@ class ModuleSuspect:
 
     def predict(self, images: Tensor) -> Tensor:
         """Return the most likely class of each image."""
-        return predict(self.model, images, normalize=self.normalize)
+        return predict(self.model, images, normalize=self.normalize, classes=self.classes)

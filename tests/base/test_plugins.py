@@ -1,0 +1,272 @@
+"""Methods of other packages: what the documentation says, done from outside, and what can go wrong."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import indelible
+from indelible.attacks import ATTACKS
+from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.methods import resolve
+from indelible.cli import main
+from indelible.embed import EMBEDDINGS
+from indelible.report.names import attack_title
+from tests.conftest import TinyNet, stripes
+
+PAGE = Path(__file__).parents[2] / "docs" / "contributing.md"
+Install = Callable[..., Path]
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder in which a user works; what is imported and registered there is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    for registry in (ATTACKS, EMBEDDINGS):
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def install(outside: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install a package as pip would: its module and a .dist-info folder, in a folder on the path."""
+    site = outside / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(site)
+
+    def made(name: str, code: str, entry_points: str) -> Path:
+        (site / f"{name}.py").write_text(textwrap.dedent(code))
+        info = site / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(textwrap.dedent(entry_points))
+        return site
+
+    return made
+
+
+MODULE = """
+from dataclasses import dataclass
+from indelible.attacks.base import ATTACKS, RemovalAttack
+from indelible.base.registry import MethodInfo
+from indelible.embed.base import EmbeddingMethod
+from indelible.embed.vanilla import Vanilla
+
+@dataclass(frozen=True, kw_only=True)
+class Halve(RemovalAttack):
+    '''Halve every weight.'''
+    by: float = 2.0
+
+    def run(self, job):
+        for weight in job.model.parameters():
+            weight.data /= self.by
+
+class Third(Halve):
+    pass
+
+class Fourth(Halve):
+    pass
+
+INFO = MethodInfo(name="third", title="A third", paper="none", summary="Less.", cost="none", build=Third)
+
+def register():
+    ATTACKS.add(MethodInfo(name="fourth", title="A fourth", paper="none", summary="Less.", cost="none", build=Fourth))
+
+@dataclass(frozen=True, kw_only=True)
+class Plain(EmbeddingMethod):
+    def run(self, job):
+        Vanilla().run(job)
+
+class NotDecorated(RemovalAttack):
+    times: int = 3
+    def run(self, job):
+        pass
+
+class Lazy(RemovalAttack):
+    pass
+
+def nothing():
+    pass
+
+number = 7
+"""
+POINTS = """
+[indelible.attacks]
+halve = plug:Halve
+third = plug:INFO
+fourth = plug:register
+
+[indelible.embeddings]
+plain = plug:Plain
+"""
+
+
+def doc_blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.slow
+def test_the_documented_example_works_from_outside(
+    install: Install, outside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every block of the section, in its order: files are written, commands are run, Python is executed."""
+    (by_class, bench, by_name), (code, python), (preset, pyproject) = map(doc_blocks, ("console", "python", "toml"))
+    (outside / "my_attacks.py").write_text(code)
+    (outside / "shake.toml").write_text(preset)
+
+    def run(block: str) -> str:
+        for line in block.splitlines():
+            assert main([*shlex.split(line.removeprefix("$ indelible ")), "--quiet"]) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    run(by_class)
+    washed = json.loads((outside / "runs" / "mine-my_attacks-Shake" / "run.json").read_text())["record"]
+    assert (washed["method"], washed["settings"]["method"]["noise"]) == ("my_attacks:Shake", 0.2)
+    names: dict[str, Any] = {"model": TinyNet(), "attacker_data": stripes(20)}
+    exec(python, names)  # noqa: S102 - our own page
+    assert names["stolen"].record.method == "my_attacks:Shake"
+    assert "3 of 3 cells are done" in run(bench)
+    entry = re.search(r"^(\w+) = \"(.+)\"$", pyproject, re.MULTILINE)
+    assert entry is not None
+    install("my_package", "", f"[indelible.attacks]\n{entry[1]} = {entry[2]}\n").joinpath("my_attacks.py").write_text(
+        code
+    )
+    said = run(by_name)
+    assert "Shake (my_attacks)" in said
+    assert json.loads((outside / "runs" / "mine-shake" / "run.json").read_text())["record"]["method"] == "shake"
+
+
+def test_nothing_is_searched_or_imported_before_it_is_needed(install: Install, outside: Path) -> None:
+    install("plug", f"print('imported')\n{textwrap.dedent(MODULE)}", POINTS)
+    code = """
+    import importlib.metadata as metadata, sys
+    asked = []
+    real = metadata.entry_points
+    metadata.entry_points = lambda **how: asked.append(how) or real(**how)
+    import indelible
+    from indelible.attacks import ATTACKS
+    from indelible.bench import cells
+    ATTACKS["ft"]
+    assert not [how for how in asked if str(how.get("group")).startswith("indelible")], asked
+    assert "plug" not in sys.modules
+    print(ATTACKS["halve"].title)
+    """
+    source = str(Path(indelible.__file__).parents[1])
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True,
+        env={"PYTHONPATH": f"{source}:{outside / 'site'}", "PATH": "/usr/bin"},
+    )  # fmt: skip
+    assert found.stdout.split() == ["imported", "Halve"]
+
+
+def test_a_class_a_record_and_a_function_can_be_entry_points(install: Install) -> None:
+    install("plug", MODULE, POINTS)
+    assert [ATTACKS[name].title for name in ("halve", "third", "fourth")] == ["Halve", "A third", "A fourth"]
+    assert ATTACKS["halve"].summary == "Halve every weight."
+    assert list(ATTACKS)[:2] == ["ft", "fp"]  # ours first
+    assert {"halve", "third", "fourth"} < set(ATTACKS)
+    assert "plain" in EMBEDDINGS
+    assert attack_title("third") == "a third (THIRD)"
+    with pytest.raises(UnknownNameError, match=r"removal attack 'halv'.*Did you mean 'halve'"):
+        ATTACKS["halv"]
+
+
+def test_attacks_from_outside_run_by_name_class_and_value(install: Install) -> None:
+    install("plug", MODULE, POINTS)
+    model, data = TinyNet(), stripes(20)
+    start = next(model.parameters()).clone()
+    for method in ("halve", "plug:Halve"):
+        washed = indelible.attack(model, data, method, by=4.0, device="cpu")
+        assert washed.record.method == method
+        assert torch.equal(next(washed.model.parameters()), start / 4)
+    import plug  # type: ignore[import-not-found]  # installed by the fixture
+
+    assert resolve(ATTACKS, plug.Halve(by=3.0), {}) == ("halve", plug.Halve(by=3.0))
+    assert resolve(ATTACKS, plug.Lazy(), {})[0] == "plug:Lazy"
+    with pytest.raises(UnknownNameError, match="removal attack 'Plain'"):
+        resolve(ATTACKS, plug.Plain(), {})
+
+
+def test_a_method_that_registers_itself_keeps_the_name_by_which_it_can_be_imported(install: Install) -> None:
+    install("plug", MODULE + "\nregister()\nATTACKS.add(INFO)\n", "[indelible.attacks]\nfourth = plug:Fourth\n")
+    named = ATTACKS["plug:Fourth"]
+    assert (named.name, named.title) == ("plug:Fourth", "A fourth")
+    assert ATTACKS["plug:INFO"].name == "plug:INFO"
+    assert ATTACKS["fourth"].name == "fourth"
+    assert ATTACKS.load_installed() == []
+
+
+def test_a_record_imports_nothing(outside: Path) -> None:
+    (outside / "hostile.py").write_text("raise SystemExit('imported')")
+    assert "hostile:Thing" not in ATTACKS
+    assert attack_title("hostile:Thing") == "Thing"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nowhere:Thing", "cannot import 'nowhere:Thing': there is no module 'nowhere'"),
+        ("plug:Nothing", "module 'plug' has no 'Nothing'"),
+        ("plug:", "expected 'package.module:Class', got 'plug:'"),
+        ("plug:number", r"derives from indelible.attacks.base.RemovalAttack, got a int"),
+        ("plug:Plain", r"derives from indelible.attacks.base.RemovalAttack, got the class Plain"),
+        ("plug:NotDecorated", r"NotDecorated has settings but is not a dataclass. Decorate it"),
+        ("plug:Lazy", r"Lazy has no method run\(self, job\)"),
+        ("broken:Thing", r"cannot import 'broken:Thing': ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_the_reason(name: str, said: str, install: Install, outside: Path) -> None:
+    install("plug", MODULE, "")
+    (outside / "broken.py").write_text("1 / 0\n")
+    with pytest.raises(InputError, match=said):
+        ATTACKS[name]
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("one = nowhere:Thing", r"cannot be loaded: ModuleNotFoundError: No module named 'nowhere'"),
+        ("one = plug:Nothing", r"cannot be loaded: AttributeError"),
+        ("one = plug:number", r"expected a class, a MethodInfo or a function that registers one, got int"),
+        ("one = plug:nothing", r"nothing\(\) registered no removal attack of this name"),
+        ("one = plug:INFO", r"its MethodInfo has the name 'third'. Give both the same name"),
+        ("one = plug:Plain", r"derives from indelible.attacks.base.RemovalAttack, got the class Plain"),
+    ],
+)
+def test_a_broken_entry_point_is_named_and_disturbs_nobody(
+    entry: str, said: str, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("plug", MODULE, f"[indelible.attacks]\n{entry}\nhalve = plug:Halve\n")
+    with pytest.raises(
+        InputError, match=rf"the entry point 'one' of the group 'indelible.attacks' \(.* of plug\) .*{said}"
+    ):
+        ATTACKS["one"]
+    assert "one" not in ATTACKS
+    assert main(["attack", "--list", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert {"ft", "halve"} < {info["name"] for info in json.loads(out)}
+    assert re.match(rf"indelible: warning: the entry point 'one' .*{said}", err)
+    assert err.count("\n") == 1
+
+
+def test_names_that_are_taken_are_refused(install: Install) -> None:
+    install("plug", MODULE, "[indelible.attacks]\nft = plug:Halve\ntwice = plug:Halve\n")
+    install("other", MODULE, "[indelible.attacks]\ntwice = other:Halve\n")
+    assert ATTACKS["ft"].title == "Fine-tuning"
+    taken, twice = ATTACKS.load_installed()
+    assert re.search(r"entry point 'ft' .* the name belongs to 'Fine-tuning' already", taken)
+    assert re.search(r"entry point 'twice' .*is there more than once", twice)
+    with pytest.raises(InputError, match="plug:Halve of plug"):
+        ATTACKS["twice"]
