@@ -41,6 +41,7 @@ comparison is in ``docs/verification.md``. With one carrier a mark, both are the
 """
 
 import math
+from collections import Counter
 
 import numpy as np
 import numpy.typing as npt
@@ -143,10 +144,9 @@ def _ways(losses: Integers, most: int) -> tuple[int, int]:
     width = _total(losses).bit_length()
     kept = (1 << (most + 1) * width) - 1
     ways = 1
-    for row in losses:
-        values, times = np.unique(row[row <= most], return_counts=True)
-        pairs = zip(values.tolist(), times.tolist(), strict=True)
-        ways = sum(number * (ways << loss * width) for loss, number in pairs) & kept
+    for row in losses.tolist():
+        terms = Counter(loss for loss in row if loss <= most)
+        ways = sum(number * (ways << loss * width) for loss, number in terms.items()) & kept
     return ways, width
 
 
