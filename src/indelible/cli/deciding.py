@@ -104,7 +104,7 @@ def show_plan(arguments: argparse.Namespace) -> int:
         text = (
             f"{most}{book.queries} queries: {book.marks} marks on {book.carriers} carriers each. At a WSR of "
             f"{100 * book.wsr:g} % and {book.classes} classes, p <= {book.alpha:g} is reached with probability "
-            f"{book.power:.3f} (500 simulated models)."
+            f"{book.power:.3f} (1,000 simulated models)."
         )
         emit(arguments, book.to_json(), text)
         return 0

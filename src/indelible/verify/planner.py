@@ -11,7 +11,7 @@ With keyed labels a miss that is the true class does not count as a trial (:mod:
 
 A codebook is planned in carriers of each mark, by simulation with a fixed seed: a carrier with mark i is answered with
 the mark's class at rate w, else with its own class (``wrong`` of these misses: with some other class). The exact test
-is applied to 500 such tables of answers. Known value: ten classes, 16 marks, WSR 0.9: one carrier a mark, 16 queries
+is applied to 1,000 such tables of answers. Known value: ten classes, 16 marks, WSR 0.9: one carrier a mark, 16 queries
 in all, has a power above 99 %.
 
 | symbol | name | default | source |
@@ -43,7 +43,7 @@ from indelible.verify.statistics import (
 __all__ = ["CodebookPlan", "Plan", "codebook_plan", "codebook_power", "needed_hits", "plan", "power_of"]
 
 _MOST = 10_000
-_DRAWS = 500
+_DRAWS = 1000
 _MOST_CARRIERS = 1024
 
 

@@ -7,7 +7,7 @@
 | ``codebook`` | every mark on as many carriers as the wanted power takes | none |
 | ``keyed`` | n with the wanted power at a null rate of 1/(K - 1) | none |
 | ``binomial`` | n with the wanted power at the floor of the null rate | m samples of each decoy key |
-| ``sequential`` | at most n; on average far fewer | as ``binomial``, and only if the level is reached without them; a codebook asks none |
+| ``sequential`` | at most n; on average fewer | none with a codebook; else as ``binomial``, once the level is reached |
 
 m is the fewest for which the limits of all decoys stay below the floor, if the suspect answers each with the key's
 label at the rate ``decoy_rate``. A suspect that does so more often can then not be told from one that reads any mark,
