@@ -10,7 +10,7 @@ from indelible.attacks import Attacked, attack
 from indelible.base.errors import DamagedFileError, IndelibleError, InputError, StorageError, UnknownNameError
 from indelible.data import ImageData, Split, as_data, load
 from indelible.embed import APP, CW, EW, Embedded, embed
-from indelible.keys import Key
+from indelible.keys import Key, WatermarkSamples
 from indelible.models import build_model
 from indelible.train import Schedule, TrainSettings
 from indelible.train.run import Run
@@ -37,6 +37,7 @@ __all__ = [
     "TrainSettings",
     "UnknownNameError",
     "Verdict",
+    "WatermarkSamples",
     "as_data",
     "attack",
     "build_model",

@@ -74,5 +74,11 @@ def test_a_family_is_corrected(capsys: pytest.CaptureFixture[str], keyed: Path) 
 
 def test_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert document(capsys, "verify", "--plan", "--wsr", "0.7", "--null-rate", "0.1")["queries"] == 26
-    assert main(["verify", "--plan", "--wsr", "0.05"]) == 2
+    assert main(["verify", "--plan", "--wsr", "0.05", "--null-rate", "0.1"]) == 2
+    book = document(capsys, "verify", "--plan", "--wsr", "0.9", "--classes", "10")
+    assert (book["marks"], book["carriers"], book["queries"]) == (16, 1, 16)
+    assert main(["verify", "--plan", "--wsr", "0.9", "--marks", "17"]) == 0
+    assert "17 queries: 17 marks on 1 carriers each" in capsys.readouterr().out
+    assert main(["verify", "--plan", "--marks", "5"]) == 2
+    assert "5 marks over 10 classes give p = 1e-05 at the least" in capsys.readouterr().err
     assert main(["verify", "--test", "t-test", "--key", "nowhere"]) == 2

@@ -65,7 +65,7 @@ class TestKeyed:
     def test_exact_p_value_of_the_open_samples(self) -> None:
         key, owner = keyed_key(), stripes(200)
         samples = key.samples(owner, purpose="embed")
-        verdict = verify(Remembers(samples, 15), key, owner)
+        verdict = verify(Remembers(samples, 15), key, embedded=samples)
         # The other 25 are answered with their true class: no trials. 15 of 15 hits at 1/3.
         assert (verdict.hits, verdict.trials, verdict.counts["open"]) == (15, 40, 15)
         assert verdict.p_value == pytest.approx((1 / 3) ** 15)
@@ -96,10 +96,10 @@ class TestKeyed:
     def test_fewer_queries_are_part_of_the_same_set(self) -> None:
         key, owner = keyed_key(), stripes(200)
         samples = key.samples(owner, purpose="embed")
-        verdict = verify(Remembers(samples, 40), key, owner, queries=20)
+        verdict = verify(Remembers(samples, 40), key, embedded=samples, queries=20)
         assert (verdict.hits, verdict.trials) == (20, 20)
         with pytest.raises(InputError, match="40 embedded samples"):
-            verify(Remembers(samples, 40), key, owner, queries=41)
+            verify(Remembers(samples, 40), key, embedded=samples, queries=41)
 
     def test_samples_of_another_key_or_a_part_of_the_set_are_refused(self) -> None:
         key, owner = keyed_key(), stripes(200)
@@ -111,13 +111,26 @@ class TestKeyed:
         ):
             with pytest.raises(InputError, match="another key"):
                 verify(Remembers(samples, 40), key, embedded=foreign)
-        with pytest.raises(InputError, match="embedded="):
-            verify(Remembers(samples, 40), key)
+
+    def test_other_images_than_the_embedded_ones_are_refused(self) -> None:
+        """Test images would have other labels, and a model that knows every sample would be called a stranger."""
+        key, owner = keyed_key(), stripes(200)
+        samples = key.samples(owner, purpose="embed")
+        for carriers in (None, stripes(80, seed=1), owner):
+            with pytest.raises(InputError, match=r"Give embedded=protected\.samples, .*WatermarkSamples\.load"):
+                verify(Remembers(samples, 40), key, carriers)
+
+    def test_samples_are_kept_and_loaded(self, tmp_path: Path) -> None:
+        key = keyed_key()
+        samples = key.samples(stripes(200), purpose="embed")
+        samples.save(tmp_path / "samples.safetensors")
+        loaded = indelible.WatermarkSamples.load(tmp_path / "samples.safetensors")
+        assert verify(Remembers(samples, 40), key, embedded=loaded).owned
 
     def test_unrelated_images_have_no_true_class(self) -> None:
         key, owner = keyed_key(kind="unrelated"), stripes(200)
         samples = key.samples(owner, purpose="embed")
-        verdict = verify(Remembers(samples, 40), key, owner)
+        verdict = verify(Remembers(samples, 40), key, embedded=samples)
         assert verdict.p_value == pytest.approx(0.25**40)
         assert verdict.null_rate == 0.25
 
@@ -127,7 +140,7 @@ class TestSequential:
         key, owner = keyed_key(), stripes(200)
         samples = key.samples(owner, purpose="embed")
         suspect = Remembers(samples, 40)
-        verdict = verify(suspect, key, owner, test="sequential", alpha=1e-3)
+        verdict = verify(suspect, key, embedded=samples, test="sequential", alpha=1e-3)
         assert verdict.owned
         assert verdict.trials == suspect.asked < 15
         assert verdict.e_value is not None
@@ -138,7 +151,7 @@ class TestSequential:
         key, owner = keyed_key(), stripes(200)
         samples = key.samples(owner, purpose="embed")
         suspect = Remembers(samples, 0)
-        verdict = verify(suspect, key, owner, test="sequential")
+        verdict = verify(suspect, key, embedded=samples, test="sequential")
         assert (verdict.owned, verdict.p_value) == (False, 1.0)
         # Every answer is the true class: no trial. With n left that all hit, E = (3^(n + 1) - 1) / 2 / (n + 1):
         # 1.3e6 at 15, 4.8e5 at 14. The level of 1e-6 is out of reach when 14 are left, after 26 questions.
@@ -273,11 +286,11 @@ class TestFamily:
 class TestJson:
     @pytest.mark.parametrize("name", PROCEDURES)
     def test_there_and_back(self, key: Key, name: str) -> None:
-        book = Key.create(classes=4, shape=SHAPE, secret=SECRET)
-        used = {"fixed": key, "keyed": keyed_key(), "stored": fingerprint_key(), "codebook": book}[
-            PROCEDURES[name].labels[0]
-        ]
-        verdict = verify(knows(key), used, stripes(60), test=name, alpha=0.05)
+        book = Key.create(kind="noise", classes=4, shape=SHAPE, secret=SECRET)
+        keys = {"codebook": book, "fixed": key, "keyed": keyed_key(), "stored": fingerprint_key()}
+        used = keys[PROCEDURES[name].labels[0]]
+        embedded = used.samples(stripes(60), purpose="embed") if name == "keyed" else None
+        verdict = verify(knows(key), used, stripes(60), test=name, alpha=0.05, embedded=embedded)
         assert Verdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
 
     def test_verdicts_of_earlier_versions_load(self) -> None:
@@ -324,4 +337,4 @@ class TestEmbedded:
         assert made.record.metrics["ba"] > 0.9
         assert verify(made.model, key, embedded=made.samples).owned
         other = keyed_key(count=24, kind="unrelated", secret=bytes(32))
-        assert not verify(made.model, other, owner).owned
+        assert not verify(made.model, other, embedded=other.samples(owner, purpose="embed")).owned

@@ -81,6 +81,28 @@ def test_the_parts_of_a_plan() -> None:
             session_plan(FIXED, 900, **options)
 
 
+def test_a_codebook_is_planned_mark_by_mark() -> None:
+    book = Key.create(kind="content", classes=10, shape=SHAPE, secret=SECRET)
+    made = session_plan(book, 16 * 200, wsr=0.9, clean=5)
+    assert made is not None
+    assert (made.test, made.samples, made.decoys, made.queries) == ("codebook", 16, 0, 21)
+    assert made.power > 0.99
+    assert made.options == {"test": "codebook", "alpha": 1e-6, "queries": 16}
+    assert "16 samples of the key, 5 clean images: 21 queries" in made.sentence
+    # What is given is asked, in whole carriers; where there are too few, all are asked and the power says so.
+    own = session_plan(book, 16 * 200, wsr=0.2, samples=40)
+    assert own is not None
+    assert (own.samples, own.queries) == (32, 32)
+    assert 0.0 < own.power < 0.99
+    assert session_plan(book, 32, wsr=0.2) == own
+    stopping = session_plan(book, 16 * 3, wsr=0.9, test="sequential")
+    assert stopping is not None
+    assert (stopping.test, stopping.samples % 16) == ("sequential", 0)
+    assert "at most" in stopping.sentence
+    with pytest.raises(InputError, match="every one of its 16 marks: at least 16 queries, got 15"):
+        session_plan(book, 16 * 200, samples=15)
+
+
 def test_a_plan_is_kept_as_json() -> None:
     made = session_plan(FIXED, 900)
     assert made is not None

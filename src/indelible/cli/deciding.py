@@ -35,10 +35,19 @@ def deciding_options(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     command.add_argument("--plan", action="store_true", help="only say how many queries are needed, and ask none")
     command.add_argument(
-        "--wsr", type=float, help="success rate to plan for (default: 0.5; 0.7 for a server and a target class)"
-    )
+        "--wsr", type=float,
+        help="success rate to plan for (default: 0.1 with a codebook; of a server otherwise 0.7, keyed labels 0.5)",
+    )  # fmt: skip
     command.add_argument("--power", type=float, default=0.99, help="wanted chance of a verdict (default: 0.99)")
-    command.add_argument("--null-rate", type=float, default=0.1, help="chance of a hit by accident (default: 0.1)")
+    command.add_argument("--classes", type=int, default=10, help="--plan: classes of the task (default: 10)")
+    command.add_argument("--marks", type=int, help="--plan: marks of the codebook (default: 16; 32 at two classes)")
+    command.add_argument(
+        "--wrong", type=float, default=0.0, help="share of a codebook's misses that are wrong answers (default: 0)"
+    )
+    command.add_argument(
+        "--null-rate", type=float,
+        help="--plan: plan for a key with one mark or keyed labels, hit by accident at this rate",
+    )  # fmt: skip
 
 
 def decision(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -77,13 +86,28 @@ def planned_session(
         key, len(asked_samples(key, test, embedded, None)), test=arguments.test, alpha=arguments.alpha,
         wsr=arguments.wsr, power=arguments.power, decoy_rate=arguments.decoy_rate, decoys=arguments.decoys,
         samples=arguments.queries, decoy_samples=arguments.decoy_samples, clean=len(test) if arguments.accuracy else 0,
+        wrong=arguments.wrong,
     )  # fmt: skip
 
 
 def show_plan(arguments: argparse.Namespace) -> int:
     """Print how many queries the wanted power takes."""
-    from indelible.verify import plan
+    from indelible.verify import codebook_plan, plan
 
+    if arguments.null_rate is None:
+        wsr = 0.1 if arguments.wsr is None else arguments.wsr
+        book = codebook_plan(
+            wsr, classes=arguments.classes, marks=arguments.marks, alpha=arguments.alpha, power=arguments.power,
+            wrong=arguments.wrong, sequential=arguments.test == "sequential",
+        )  # fmt: skip
+        most = "at most " if arguments.test == "sequential" else ""
+        text = (
+            f"{most}{book.queries} queries: {book.marks} marks on {book.carriers} carriers each. At a WSR of "
+            f"{100 * book.wsr:g} % and {book.classes} classes, p <= {book.alpha:g} is reached with probability "
+            f"{book.power:.3f} (1,000 simulated models)."
+        )
+        emit(arguments, book.to_json(), text)
+        return 0
     found = plan(
         0.5 if arguments.wsr is None else arguments.wsr,
         alpha=arguments.alpha,

@@ -33,6 +33,7 @@ EXAMPLES = [
     "indelible verify runs/app-ft --test sequential",
     "indelible verify runs/app-ft --family runs/vanilla-ft --family runs/ew-ft",
     "indelible verify --runs 'runs/app-*'",
+    "indelible verify --plan --wsr 0.3 --classes 10",
     "indelible verify --plan --wsr 0.3 --null-rate 0.11",
     "indelible verify runs/app --suspect http://localhost:8080/v2/models/model --input dtype=uint8 --log asked.jsonl",
     "indelible verify runs/app --suspect service.json --log asked.jsonl --wsr 0.9 --budget 2000",

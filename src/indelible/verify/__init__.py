@@ -2,13 +2,14 @@
 
 from indelible.verify.asking import planned, verify_logged
 from indelible.verify.certificate import Certificate, certify
-from indelible.verify.planner import Plan, plan
+from indelible.verify.planner import CodebookPlan, Plan, codebook_plan, plan
 from indelible.verify.session import SessionPlan, session_plan
 from indelible.verify.suspects import ModuleSuspect, Suspect, as_suspect, open_suspect
 from indelible.verify.verdict import Verdict, corrected, verify
 
 __all__ = [
     "Certificate",
+    "CodebookPlan",
     "ModuleSuspect",
     "Plan",
     "SessionPlan",
@@ -16,6 +17,7 @@ __all__ = [
     "Verdict",
     "as_suspect",
     "certify",
+    "codebook_plan",
     "corrected",
     "open_suspect",
     "plan",

@@ -4,18 +4,19 @@
 
 | test | the key's samples | decoys |
 |---|---|---|
+| ``codebook`` | every mark on as many carriers as the wanted power takes | none |
 | ``keyed`` | n with the wanted power at a null rate of 1/(K - 1) | none |
 | ``binomial`` | n with the wanted power at the floor of the null rate | m samples of each decoy key |
-| ``sequential`` | at most n; on average far fewer | as ``binomial``, and only if the level is reached without them |
+| ``sequential`` | at most n; on average fewer | none with a codebook; else as ``binomial``, once the level is reached |
 
 m is the fewest for which the limits of all decoys stay below the floor, if the suspect answers each with the key's
 label at the rate ``decoy_rate``. A suspect that does so more often can then not be told from one that reads any mark,
 and the verdict is negative, never wrong. All is exact: binomial tails, and for the e-process the chance of ever having
-reached the level, by recursion over the hits.
+reached the level, by recursion over the hits. Only a codebook is planned by simulation.
 
 | symbol | name | default | source |
 |---|---|---|---|
-| w | ``wsr`` | 0.7; 0.5 with keyed labels | ours: what an attack may have left |
+| w | ``wsr`` | 0.7; 0.5 with keyed labels; 0.1 with a codebook | ours: what an attack may have left |
 | power | ``power`` | 0.99 | ours |
 | r | ``decoy_rate`` | 0.2 | ours |
 """
@@ -31,13 +32,13 @@ from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.records import plain
 from indelible.keys.key import Key
 from indelible.verify.inquiry import DECOYS
-from indelible.verify.planner import needed_hits, plan, power_of
+from indelible.verify.planner import codebook_plan, codebook_power, needed_hits, plan, power_of
 from indelible.verify.procedures import MISS_SHARE, procedure_for
 from indelible.verify.statistics import FLOOR, binomial_tail, keyed_rate, log_e_value
 
 __all__ = ["SessionPlan", "decoy_samples_for", "sequential_power", "session_plan"]
 
-_WSR = {"fixed": 0.7, "keyed": 0.5}
+_WSR = {"codebook": 0.1, "fixed": 0.7, "keyed": 0.5, "untargeted": 0.7}
 _POWER = 0.99
 _DECOY_RATE = 0.2
 # Of the chance to miss a verdict, the share that decoys with unlucky limits may have.
@@ -112,7 +113,7 @@ class SessionPlan:
 def session_plan(
     key: Key, available: int, *, test: str = "auto", alpha: float = 1e-6, wsr: float | None = None,
     power: float = _POWER, decoy_rate: float = _DECOY_RATE, decoys: int | None = None, samples: int | None = None,
-    decoy_samples: int | None = None, clean: int = 0,
+    decoy_samples: int | None = None, clean: int = 0, wrong: float = 0.0,
 ) -> SessionPlan | None:  # fmt: skip
     """Return what to ask; None for the tests ``decoys`` and ``paired``, which ask all there is.
 
@@ -128,9 +129,10 @@ def session_plan(
         samples: Key samples, instead of what the plan would give.
         decoy_samples: Samples of each decoy key, instead of what the plan would give.
         clean: Images without a mark that are asked for BA.
+        wrong: Of a codebook, the share of misses that the suspect answers with a wrong class.
     """
     name = procedure_for(test, key).name
-    if name not in {"keyed", "binomial", "sequential"}:
+    if name not in {"codebook", "keyed", "binomial", "sequential"}:
         return None
     for what, value in (("alpha", alpha), ("power", power)):
         if not 0.0 < value < 1.0:
@@ -142,6 +144,12 @@ def session_plan(
     if samples is not None and samples > available:
         raise InputError(f"{samples} samples of the key are wanted, but there are {available}.")
     rate = _WSR[key.labels] if wsr is None else wsr
+    if key.labels == "codebook":
+        asked, reached = _stamped(key, name, rate, alpha, power, available, samples, wrong)
+        return SessionPlan(
+            test=name, samples=asked, decoys=0, decoy_samples=0, clean=clean, queries=asked + clean, power=reached,
+            wsr=rate, decoy_rate=0.0, null_rate=1.0 / key.classes, alpha=alpha,
+        )  # fmt: skip
     if key.labels == "keyed":
         null, level, count, each, sure = keyed_rate(key.classes, with_truth=key.kind != "unrelated"), alpha, 0, 0, 1.0
     else:
@@ -161,6 +169,28 @@ def session_plan(
         queries=asked + count * each + clean,
         power=reached * sure, wsr=rate, decoy_rate=decoy_rate if count else 0.0, null_rate=null, alpha=alpha,
     )  # fmt: skip
+
+
+def _stamped(
+    key: Key, name: str, wsr: float, alpha: float, power: float, available: int, given: int | None, wrong: float
+) -> tuple[int, float]:  # fmt: skip
+    """Return how many samples of a codebook are asked, as many of each mark, and the power that this gives."""
+    marks = key.marks or 1
+    most = (available if given is None else given) // marks
+    if most < 1:
+        raise InputError(
+            f"a codebook asks every one of its {marks} marks: at least {marks} queries, got "
+            f"{available if given is None else given}. Allow more."
+        )
+    settings: dict[str, Any] = {
+        "wsr": wsr, "classes": key.classes, "marks": marks, "alpha": alpha, "wrong": wrong,
+        "sequential": name == "sequential",
+    }  # fmt: skip
+    if given is None:
+        found = codebook_plan(power=power, **settings)
+        if found.carriers <= most:
+            return found.queries, found.power
+    return most * marks, codebook_power(most, **settings)
 
 
 def _samples(

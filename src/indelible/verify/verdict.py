@@ -142,8 +142,8 @@ def verify(
     Args:
         suspect: A torch module, or anything with ``predict(images)``.
         key: The owner's key.
-        carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels the owner's
-            images that were used, unless ``embedded`` is given; then, as for a fingerprint, they only give BA.
+        carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels and a
+            fingerprint they only give BA.
         test: ``"codebook"``, ``"binomial"``, ``"decoys"``, ``"paired"``, ``"sequential"``, ``"keyed"`` or
             ``"references"`` (:mod:`indelible.verify.procedures`); ``"auto"`` is the key's own: ``"codebook"`` for a
             codebook, ``"keyed"`` for keyed labels, ``"paired"`` for untargeted ones, ``"references"`` for a
@@ -153,8 +153,8 @@ def verify(
         decoys: Decoy keys to ask; by default 20, and as many as alpha takes in the test ``"decoys"``.
         decoy_samples: Samples of each decoy key to ask, at most; by default 1,000. ``"decoys"`` and ``"paired"`` ask as
             many as of the key.
-        embedded: The samples embedded in training; a codebook has none. Keyed labels: what is asked. Else their WSR is
-            reported apart.
+        embedded: The samples embedded in training; a codebook has none. Keyed labels: what is asked, needed. Else their
+            WSR is reported apart.
         accuracy: Also ask for the clean carriers, for BA.
         normalize: (mean, std) that a module's input is normalised by.
     """
@@ -166,15 +166,19 @@ def verify(
     if decoy_samples is not None and decoy_samples < 1:
         raise InputError(f"at least one sample of each decoy key is asked, but {decoy_samples} are wanted.")
     procedure = procedure_for(test, key)
+    if key.labels == "keyed" and embedded is None:
+        # Any other images would have other labels, and the answer would be a wrong "not shown".
+        raise InputError(
+            "keyed labels are asked on the very samples that were embedded. Give embedded=protected.samples, "
+            "embedded=WatermarkSamples.load(FILE), or embedded=key.samples(OWNER_IMAGES, purpose='embed')."
+        )
     images = None if carriers is None else as_data(carriers, classes=key.classes)
     inquiry = Inquiry(
         suspect=as_suspect(suspect, normalize=normalize), key=key, carriers=images, alpha=alpha, decoys=decoys,
         decoy_samples=decoy_samples, samples=asked_samples(key, images, embedded, queries),
     )  # fmt: skip
     found = procedure.run(inquiry)
-    # The owner's own training images say nothing of accuracy.
-    judged = images is not None and (key.labels != "keyed" or embedded is not None)
-    ba = inquiry.accuracy() if accuracy and judged else None
+    ba = inquiry.accuracy() if accuracy and images is not None else None
     wsr_embedded = None
     if embedded is not None and key.labels in FRESH:
         wsr_embedded = inquiry.hits(embedded) / len(embedded)

@@ -211,7 +211,7 @@ class TestPredictions:
     def test_a_missing_answer_is_an_error(self, tmp_path: Path) -> None:
         rows = [[name, 0] for name in image_digests(IMAGES[:5])]
         suspect = open_suspect(self.table(tmp_path / "p.csv", [["digest", "label"], *rows]), classes=4)
-        with pytest.raises(BadAnswerError, match="no prediction for query 5"):
+        with pytest.raises(BadAnswerError, match="no prediction for 7 of 12 images, the first of them query 5"):
             suspect.predict(IMAGES)
 
     @pytest.mark.parametrize(

@@ -65,15 +65,15 @@ class PredictionFile:
 
     def predict(self, images: Tensor) -> Tensor:
         """Return the label of each image; one that the file does not know is an error, never a miss."""
-        found = []
-        for number, digest in enumerate(image_digests(images)):
-            if digest not in self._answers:
-                raise BadAnswerError(
-                    f"{self.path} has no prediction for query {number} (image {digest[:16]}...). It answers other "
-                    "questions, or not all: export them again, with the same key, data and settings."
-                )
-            found.append(self._answers[digest])
-        return torch.tensor(found, dtype=torch.int64)
+        digests = image_digests(images)
+        missing = [number for number, digest in enumerate(digests) if digest not in self._answers]
+        if missing:
+            raise BadAnswerError(
+                f"{self.path} has no prediction for {len(missing)} of {len(digests)} images, the first of them query "
+                f"{missing[0]} (image {digests[missing[0]][:16]}...). It answers other questions, or not all: export "
+                "them again, with the same key, data and settings."
+            )
+        return torch.tensor([self._answers[digest] for digest in digests], dtype=torch.int64)
 
     def _table(self, content: bytes, classes: int) -> dict[str, int]:
         if content.startswith(b'{"about":'):  # a query log starts with its first name in canonical order
