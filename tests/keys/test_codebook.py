@@ -120,7 +120,7 @@ def test_stamps_equal_the_marks(settings: dict[str, object]) -> None:
     which = torch.tensor([0, 1, 2, 3] * 3)
     stamped = key.codebook().stamps().apply(images.float() / 255, which, which)
     for row, mark in enumerate(which.tolist()):
-        exact = key.codebook().marks[mark].apply(images[row : row + 1])[0]  # type: ignore[union-attr]
+        exact = key.codebook().marks[mark].apply(images[row : row + 1])[0]
         # Bytes are rounded, floats are not: half a step apart at most, and not at all for opaque text and for noise.
         assert float((stamped[row] * 255 - exact).abs().max()) <= (0.51 if "transparency" in settings else 1e-4)
 
