@@ -33,5 +33,5 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 REFUSED: Mapping[tuple[str, str], str] = {
     (attack, network): "Choose an attack that needs none"
     for attack in ("clp", "bnp")
-    for network in ("group-norm", "transformer", "vit-tiny")
+    for network in ("group-norm", "tied parameters", "transformer", "vit-tiny")
 }

@@ -22,7 +22,7 @@ and Algorithm 1:
 | H | ``head_start`` | 0 | ours: in step t alpha is multiplied by max(1, H / t), up to 0.1; 0: constant, the paper |
 
 A head start also makes the passes in every step up to t = H / 3. With a codebook the defaults are ours: alpha 0.03, two
-rows for each mark (32 at least) and 32 clean ones in every second step, a head start of 3,000. The marks are learnt
+rows for each mark (32 at least) and 32 clean ones in every second step, a head start of 94 steps for each mark (1,504 for 16). The marks are learnt
 early, while the learning rate is high, and held at a low price later; short runs have a large alpha throughout, and
 nobody has to know how many steps there will be.
 
@@ -266,8 +266,8 @@ class AdversarialPerturbation(EmbeddingMethod):
 
     @classmethod
     def for_codebook(cls, marks: int) -> Mapping[str, Any]:
-        """Return the defaults for a codebook: two rows for each mark, and a head start."""
-        return {"alpha": 0.03, "rows": max(32, 2 * marks), "clean_rows": 32, "every": 2, "head_start": 3000}
+        """Return the defaults for a codebook: two rows, and 94 steps of head start, for each mark."""
+        return {"alpha": 0.03, "rows": max(32, 2 * marks), "clean_rows": 32, "every": 2, "head_start": 94 * marks}
 
     @property
     def dense(self) -> int:
