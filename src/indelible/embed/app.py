@@ -22,9 +22,9 @@ and Algorithm 1:
 | H | ``head_start`` | 0 | ours: in step t alpha is multiplied by max(1, H / t), up to 0.1; 0: constant, the paper |
 
 A head start also makes the passes in every step up to t = H / 3. With a codebook the defaults are ours: alpha 0.03, two
-rows for each mark (32 at least) and 32 clean ones in every second step, a head start of 94 steps for each mark (1,504 for 16). The marks are learnt
-early, while the learning rate is high, and held at a low price later; short runs have a large alpha throughout, and
-nobody has to know how many steps there will be.
+rows for each mark (32 at least) and 32 clean ones in every second step, a head start of 94 steps for each mark (1,504
+for 16). The marks are learnt early, while the learning rate is high, and held at a low price later; short runs have a
+large alpha throughout, and nobody has to know how many steps there will be.
 
 ``eps=0`` with ``clean_bn=True`` is the "c-BN only" row of Table 3: the same watermark exposure without perturbation. It
 is the control that tells what the perturbation itself gives. At their defaults the last four settings are the paper's
