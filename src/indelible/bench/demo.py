@@ -75,8 +75,8 @@ DEMO = DemoSettings(
     data="fashion-mini",
     model="resnet-mini",
     kind="content",
-    train={"epochs": 20, "batch_size": 64, "lr": 0.1, "schedule": "one-cycle", "evaluate_every": 4},
-    attack={},
+    train={"epochs": 12, "batch_size": 64, "lr": 0.1, "schedule": "one-cycle", "evaluate_every": 4},
+    attack={"epochs": 15, "every": 4},
     rows=(
         Row(name="vanilla", title="Vanilla", method="vanilla", settings={}),
         Row(name="control", title="control (eps 0)", method="app", settings={"eps": 0.0}, cost=1.5),
