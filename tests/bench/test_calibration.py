@@ -1,9 +1,13 @@
 """Calibration, quick: null p-values are at most uniform, power is what was planned, and a bad test is found out."""
 
 import json
+import math
+from typing import Any
 
+import numpy as np
 import pytest
 
+from indelible.bench import calibration, codebook_nulls
 from indelible.bench.calibration import (
     Calibration,
     allowed,
@@ -13,10 +17,11 @@ from indelible.bench.calibration import (
     power_found,
     rank_null,
 )
+from indelible.bench.codebook_nulls import BOOK_NULLS, codebook_null
 from indelible.cli import main
 from indelible.verify import procedures
 from indelible.verify.inquiry import Inquiry
-from indelible.verify.statistics import binomial_tail
+from indelible.verify.statistics import Integers, binomial_tail, codebook_p_values
 
 
 @pytest.mark.parametrize("null", ["uniform", "skewed", "constant", "accurate", "sticky"])
@@ -26,7 +31,16 @@ def test_keyed_p_values_hold_for_any_model(null: str) -> None:
         assert sum(value <= alpha for value in values) / 500 <= allowed(alpha, 500)
 
 
-@pytest.mark.parametrize(("test", "labels"), [("sequential", "keyed"), ("binomial", "fixed"), ("decoys", "fixed")])
+@pytest.mark.parametrize(
+    ("test", "labels"),
+    [
+        ("sequential", "keyed"),
+        ("binomial", "fixed"),
+        ("decoys", "fixed"),
+        ("codebook", "codebook"),
+        ("sequential", "codebook"),
+    ],
+)
 def test_p_values_hold_on_skewed_models(test: str, labels: str) -> None:
     values = null_p_values(test, labels, "skewed", 100)
     for alpha in (0.05, 0.01):
@@ -56,6 +70,31 @@ def test_by_counts() -> None:
     assert sum(value <= 0.05 * (1 + 1e-12) for value in rank_null(2000, 99)) / 2000 > 0.026
 
 
+@pytest.mark.parametrize("sequential", [False, True])
+@pytest.mark.parametrize("null", BOOK_NULLS)
+def test_a_codebook_holds_for_suspects_that_try_to_be_mistaken(null: str, sequential: bool) -> None:
+    values = codebook_null(null, 60, sequential=sequential)
+    assert len(values) == 1200
+    for alpha in (0.05, 0.01, 0.001):
+        assert sum(value <= alpha * (1 + 1e-12) for value in values) / 1200 <= allowed(alpha, 1200)
+
+
+def test_the_exact_test_is_exact_and_not_only_safe() -> None:
+    """With many answers there are few ties: 1 in 20 within four standard deviations, not far fewer."""
+    values = codebook_null("skewed", 60)
+    assert sum(value <= 0.05 for value in values) / 1200 > 0.05 - 4 * math.sqrt(0.05 * 0.95 / 1200)
+
+
+def test_classes_that_follow_the_answers_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claimant who may choose the class of each mark after seeing the answers gets a p-value that is none."""
+
+    def chosen(scores: Integers, draws: Integers) -> np.ndarray[Any, np.dtype[np.float64]]:
+        return codebook_p_values(scores, np.broadcast_to(scores.argmax(1), draws.shape))
+
+    monkeypatch.setattr(codebook_nulls, "codebook_p_values", chosen)
+    assert sum(value <= 0.001 for value in codebook_null("own class", 5)) == 100
+
+
 def test_power_is_what_was_planned() -> None:
     for labels, wsr in (("keyed", 0.6), ("fixed", 0.9)):
         row = power_found(labels, wsr, verdicts=400)
@@ -74,8 +113,6 @@ def test_record_and_what_breaks_it() -> None:
 
 
 def test_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from indelible.bench import calibration
-
     made = Calibration(verdicts=1, rows=[], power=[], seconds=0)
     monkeypatch.setattr(calibration, "measure_calibration", lambda **_: made)
     assert main(["bench", "run", "calibration", "--verdicts", "1", "--json"]) == 0

@@ -17,7 +17,7 @@ from indelible.cli import main
 SMALL = NullModels(
     count=2, images=256, train={"epochs": 1, "batch_size": 64, "augmentation": "none", "schedule": "one-cycle"}
 )
-CLAIMS = ClaimSettings(fixed=1, keyed=2, carriers=40, count=20)
+CLAIMS = ClaimSettings(codebook=2, fixed=1, keyed=2, carriers=40, count=20, book_carriers=10)
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +37,14 @@ def test_claims_on_every_model_and_resumed(trained: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(nulls, "train_unmarked", never)
     monkeypatch.setattr(null_models, "_claims", never)
     found = measure_null_models(trained, trained=SMALL, claims=CLAIMS)
-    assert (found.models, found.verdicts, found.owned) == (2, 2 * 3 * (1 + 2), 0)
+    assert (found.models, found.verdicts, found.owned) == (2, 2 * 3 * (2 + 1 + 2), 0)
     assert found.bound == pytest.approx(1 - 0.05 ** (1 / 2))
-    assert set(found.smallest_p) == {f"{labels} {kind}" for labels in ("fixed", "keyed") for kind in
+    assert set(found.smallest_p) == {f"{labels} {kind}" for labels in ("codebook", "fixed", "keyed") for kind in
                                      ("content", "noise", "unrelated")}  # fmt: skip
     monkeypatch.undo()
-    again = measure_null_models(trained, trained=SMALL, claims=ClaimSettings(fixed=0, keyed=1, carriers=40, count=20))
+    again = measure_null_models(
+        trained, trained=SMALL, claims=ClaimSettings(codebook=0, fixed=0, keyed=1, carriers=40, count=20)
+    )
     assert again.verdicts == 6, "other settings are not what was kept"
     assert main(["bench", "run", "forgery", "--models", "6", "--store", "s3://x", "--quiet"]) == 2
 
@@ -54,10 +56,15 @@ def test_forged_claims(trained: Path) -> None:
     found = measure_forgery(trained, trained=SMALL, settings=settings)
     attempts = [row["attempt"] for row in found.rows]
     assert found.victims == 1
-    assert len(set(attempts)) == 2 + 2 * 3, "labels free and drawn; a trigger and two kinds of key for each target"
+    assert len(set(attempts)) == 2 + 2 * 2 + 2 * 3, (
+        "labels free and drawn; two kinds of codebook, two attempts; a trigger and two kinds of key for each target"
+    )
     assert sum("any wrong answer" in attempt for attempt in attempts) == 3
     assert all(row["granted"] == 0 for row in found.rows if row["rule"] == "derived key")
-    assert found.bound == pytest.approx(1e-6 * (30 + 2 * 2 * 3))
+    assert found.bound == pytest.approx(1e-6 * (3 * 30 + 2 * 2 * 3))
+    itself = [row for row in found.rows if row["rule"] == "derived key, p times the draws"]
+    assert [row["granted"] for row in itself] == [0, 0]
+    assert all(row["smallest_p"] > 0.0005 for row in itself), "of 30 draws the best is about 1 in 30"
     json.dumps(found.rows)
     with pytest.raises(InputError, match="no victim"):
         measure_forgery(trained, trained=SMALL, settings=ForgerySettings(surrogates=2))

@@ -15,6 +15,9 @@ pixels decide nothing.
 
 The sequential test is looked at after every query. Power: suspects that know the key at a given rate, asked as many
 queries as planned.
+
+The tests of a codebook are also put to suspects that try to be mistaken for marked ones
+(:mod:`indelible.bench.codebook_nulls`).
 """
 
 import math
@@ -29,6 +32,7 @@ from torch import Tensor
 
 from indelible.base.progress import Progress
 from indelible.base.records import hardware, versions
+from indelible.bench.codebook_nulls import BOOK_NULLS, codebook_null
 from indelible.data.images import ImageData
 from indelible.keys.derive import expand
 from indelible.keys.key import Key, WatermarkSamples
@@ -44,6 +48,8 @@ _CLASSES, _CARRIERS, _SHAPE = 10, 60, (1, 3, 3)
 _ANY = ("uniform", "skewed", "constant", "accurate", "sticky")
 # Test, labels, the nulls that its assumptions cover.
 CASES: Sequence[tuple[str, str, Sequence[str]]] = (
+    ("codebook", "codebook", ("skewed", "sticky")),
+    ("sequential", "codebook", ("skewed",)),
     ("keyed", "keyed", _ANY),
     ("sequential", "keyed", ("skewed", "constant", "sticky")),
     ("binomial", "fixed", ("skewed", "constant", "uneven")),
@@ -104,7 +110,10 @@ def null_p_values(test: str, labels: str, null: str, verdicts: int, *, seed: int
         key = _key(labels, seed * 1_000_000 + number)
         suspect = _Guessing(null, seed * 1_000_000 + number, key.target)
         alpha, decoys = (0.05, _RANK_DECOYS) if test == "decoys" else (0.001, _DECOYS)
-        verdict = verify(suspect, key, carriers, test=test, alpha=alpha, decoys=decoys, accuracy=False)
+        embedded = key.samples(carriers, purpose="embed") if labels == "keyed" else None
+        verdict = verify(
+            suspect, key, carriers, test=test, alpha=alpha, decoys=decoys, embedded=embedded, accuracy=False
+        )
         found.append(verdict.p_value)
     return found
 
@@ -161,8 +170,8 @@ def power_found(labels: str, wsr: float, *, verdicts: int, alpha: float = 1e-6, 
         else:
             samples = key.samples(carriers, purpose="verify", count=planned.queries)
         suspect = _Knowing(samples, wsr, number)
-        queries = None if labels == "keyed" else planned.queries
-        owned += verify(suspect, key, carriers, queries=queries, alpha=alpha, accuracy=False, decoys=1).owned
+        asked: dict[str, Any] = {"embedded": samples} if labels == "keyed" else {"queries": planned.queries}
+        owned += verify(suspect, key, carriers, alpha=alpha, accuracy=False, decoys=1, **asked).owned
     return {"wsr": wsr, "queries": planned.queries, "planned": planned.power, "found": owned / verdicts}
 
 
@@ -217,13 +226,18 @@ def measure_calibration(
 ) -> Calibration:  # fmt: skip
     """Make null verdicts by every test on every null that its assumptions cover, and compare power with the plan."""
     began, rows, power = time.perf_counter(), [], []
-    with Progress("calibration", sum(len(nulls) for _, _, nulls in cases) + 6) as bar:
+    with Progress("calibration", sum(len(nulls) for _, _, nulls in cases) + 6 + 2 * len(BOOK_NULLS)) as bar:
         for test, labels, nulls in cases:
             for null in nulls:
                 rows.append(_row(test, labels, null, null_p_values(test, labels, null, verdicts, seed=seed)))
                 bar.advance()
                 if note is not None:
                     note(f"{test} {labels} {null}")
+        for null in BOOK_NULLS:
+            for name, sequential in (("codebook", False), ("sequential", True)):
+                values = codebook_null(null, max(1, verdicts // 2), sequential=sequential, seed=seed)
+                rows.append(_row(f"{name} (by counts)", "codebook", null, values))
+                bar.advance()
         rows.append(_row("decoys (999, by counts)", "fixed", "uneven", rank_null(10 * verdicts, 999, seed=seed)))
         rows.append(_row("binomial (rate known, by counts)", "fixed", "0.1", binomial_null(10 * verdicts, seed=seed)))
         bar.advance(2)

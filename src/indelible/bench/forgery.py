@@ -1,8 +1,8 @@
 """Forged claims on models that never saw a watermark: what a naive rule grants, and what derived keys refuse.
 
 Some of the models of :mod:`indelible.bench.nulls` are the forger's surrogates, all others its victims. Each attempt is
-made on the surrogates alone and then put to every victim. The attempts are those of :mod:`indelible.verify.forgery`;
-``naive`` rules are what they are held against:
+made on the surrogates alone and then put to every victim. The attempts are those of :mod:`indelible.verify.forgery`,
+and of :mod:`indelible.bench.codebook_forgery` for codebooks; ``naive`` rules are what they are held against:
 
 | rule | grants a claim when |
 |---|---|
@@ -24,6 +24,7 @@ from indelible.base.errors import InputError
 from indelible.base.files import read_json, write_json
 from indelible.base.progress import Progress
 from indelible.base.records import hardware, plain, versions
+from indelible.bench.codebook_forgery import codebook_forgeries
 from indelible.bench.nulls import NullModels, null_models
 from indelible.data.images import Data, ImageData
 from indelible.keys.derive import expand
@@ -58,7 +59,7 @@ class ForgerySettings:
         steps: Of every optimisation.
         eps: Largest change of a pixel.
         key_draws: Secrets tried for a fixed target, for each class and kind.
-        label_draws: Secrets tried for keyed labels.
+        label_draws: Secrets tried for keyed labels, and for the classes of a codebook of each kind.
         threshold: WSR that the naive rule asks for.
         alpha: Level of the decision.
     """
@@ -111,12 +112,16 @@ def measure_forgery(
     known = test.gather(torch.arange(0, half, stride)[: how.images])
     fresh = test.gather(torch.arange(half, len(test), stride)[: how.images])
     attempts: dict[str, Callable[[], list[dict[str, Any]]]] = {"labels": lambda: _labels(own, victims, known, how)}
+    for kind in _GROUND:
+        attempts[f"codebook {kind}"] = partial(
+            codebook_forgeries, own, victims, known, fresh, kind, master=_MASTER, draws=how.label_draws, alpha=how.alpha
+        )
     for target in how.targets:
         attempts[f"trigger {target}"] = partial(_triggers, own, victims, known, fresh, target, how)
         for kind in _GROUND:
             attempts[f"{kind} {target}"] = partial(_ground, own, victims, known, fresh, kind, target, how)
     rows = _made(Path(out) / _KEPT, {"models": plain(models.__dict__), "how": plain(how.__dict__)}, attempts)
-    draws = how.label_draws + len(_GROUND) * len(how.targets) * how.key_draws
+    draws = (1 + len(_GROUND)) * how.label_draws + len(_GROUND) * len(how.targets) * how.key_draws
     return Forgeries(
         victims=len(victims), rows=rows, bound=grinding_bound(how.alpha, draws),
         settings=plain(how.__dict__),

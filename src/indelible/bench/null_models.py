@@ -1,9 +1,9 @@
 """False positives: claims with derived keys on many models that never saw a watermark.
 
-Every model of :mod:`indelible.bench.nulls` is asked for several keys of each kind, with a fixed target and with keyed
-labels. No verdict may be positive. What that shows: with none of N independent models claimed, the rate of models that
-would be is below 3 / N at 95 % confidence (exactly 1 - 0.05^(1/N)), and no better; many keys on one model are not many
-models. The level of 1e-6 itself rests on the tests' own argument, not on this count.
+Every model of :mod:`indelible.bench.nulls` is asked for several keys of each kind: codebooks, keys with a fixed target,
+and with keyed labels. No verdict may be positive. What that shows: with none of N independent models claimed, the rate
+of models that would be is below 3 / N at 95 % confidence (exactly 1 - 0.05^(1/N)), no better; many keys on one model
+are not many models. The level of 1e-6 itself rests on the tests' own argument, not on this count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,17 +32,21 @@ class ClaimSettings:
     """How much is claimed on each model.
 
     Attributes:
+        codebook: Codebooks of each kind.
         fixed: Keys of each kind with a target class.
         keyed: Keys of each kind with keyed labels.
         carriers: Test images that marks are drawn on.
         count: Samples of a key with keyed labels.
+        book_carriers: Test images that every mark of a codebook is drawn on.
         alpha: Level of the decision.
     """
 
+    codebook: int = 5
     fixed: int = 2
     keyed: int = 15
     carriers: int = 200
     count: int = 100
+    book_carriers: int = 50
     alpha: float = 1e-6
 
 
@@ -104,11 +108,16 @@ def _claims(model: nn.Module, test: Data, number: int, wanted: ClaimSettings) ->
     carriers = test.subset(torch.arange(0, len(test), max(1, len(test) // wanted.carriers))[: wanted.carriers])
     found: dict[str, list[float]] = {}
     for kind in KINDS:
-        for labels, count in (("fixed", wanted.fixed), ("keyed", wanted.keyed)):
+        for labels, count in (("codebook", wanted.codebook), ("fixed", wanted.fixed), ("keyed", wanted.keyed)):
             settings: dict[str, Any] = {"labels": labels, "count": wanted.count if labels == "keyed" else None}
             for one in range(count):
                 secret = expand(_MASTER, f"null models/{number}/{kind}/{labels}/{one}")
                 key = Key.create(kind=kind, classes=len(test.classes), shape=test.shape, secret=secret, **settings)
-                verdict = verify(model, key, carriers, alpha=wanted.alpha, accuracy=False)
+                asked: dict[str, Any] = {}
+                if labels == "codebook":
+                    asked["queries"] = (key.marks or 0) * wanted.book_carriers
+                elif labels == "keyed":
+                    asked["embedded"] = key.samples(carriers, purpose="embed")
+                verdict = verify(model, key, carriers, alpha=wanted.alpha, accuracy=False, **asked)
                 found.setdefault(f"{labels} {kind}", []).append(verdict.p_value)
     return found
