@@ -47,20 +47,19 @@ def main() -> None:
     warnings.filterwarnings("ignore", module="pytorch_lightning")
     lightning.seed_everything(0, verbose=False)
     train, test = indelible.load("fashion-mini")
-    train, test = train.subset(torch.arange(1500)), test.subset(torch.arange(600))
     loader = DataLoader(TensorDataset(train.images.float() / 255, train.labels), batch_size=64, shuffle=True)
 
-    key = indelible.Key.create(kind="noise", classes=10, shape=train.shape)
-    watermark = Watermark(key, train, alpha=0.3, rows=32, clean_rows=32, fraction=0.1, augmentation="none")
+    key = indelible.Key.create(classes=10, shape=train.shape)
+    watermark = Watermark(key)
     module = Classifier()
     trainer = lightning.Trainer(
-        max_epochs=3, callbacks=[watermark], accelerator="cpu", gradient_clip_val=5.0, logger=False,
+        max_epochs=4, callbacks=[watermark], accelerator="cpu", gradient_clip_val=5.0, logger=False,
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
     )  # fmt: skip
     trainer.fit(module, loader)
 
     verdict = indelible.verify(module, key, carriers=test)
-    print(f"BA {verdict.ba:.1%}, WSR {verdict.wsr:.1%}, decoys {verdict.decoy_rate:.1%}, p = {verdict.p_value:.2g}")
+    print(f"BA {verdict.ba:.1%}, WSR {verdict.wsr:.1%}, p = {verdict.p_value:.2g}")
     print("OWNED" if verdict.owned else "NOT SHOWN", "-", verdict.sentence)
 
 

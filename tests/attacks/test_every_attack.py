@@ -187,13 +187,13 @@ class TemptingData(ImageData):
     key = wsr = owner = samples = test
 
 
-OWN_KEY = {"overwrite"}
-"""Attacks that make a key of their own: these may create one, from the run's seed, and mark images with it."""
+OWN_KEY = {"overwrite": 1, "rehearse": 2}
+"""Attacks that make so many keys of their own, from the run's seed, and mark images with these."""
 
 
 def allow_own_key(monkeypatch: pytest.MonkeyPatch) -> list[Key]:
     """Let an attack use the keys that it creates and no other; return these."""
-    create, samples, made = Key.create, Key.samples, list[Key]()
+    create, samples, decoy, made = Key.create, Key.samples, Key.decoy, list[Key]()
 
     def creating(**settings: Any) -> Key:
         assert settings.get("secret") is not None, "a thief's key is a function of the run's seed"
@@ -204,6 +204,11 @@ def allow_own_key(monkeypatch: pytest.MonkeyPatch) -> list[Key]:
         assert any(self is key for key in made), "an attack marked images with a key that it did not make"
         return samples(self, *args, **settings)
 
+    def another(self: Key, number: int) -> Key:
+        assert any(self is key for key in made), "an attack made another key of one that it did not make"
+        return decoy(self, number)
+
+    monkeypatch.setattr(Key, "decoy", another)
     monkeypatch.setattr(Key, "create", creating)
     monkeypatch.setattr(Key, "samples", sampling)
     return made
@@ -214,7 +219,7 @@ def test_isolation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With key, WSR, verdict, runs and named data sets all replaced by what raises, ``sound`` still completes."""
     own = allow_own_key(monkeypatch) if name in OWN_KEY else []
     for method in ("create", "load", "samples", "mark", "choose", "decoy", "public", "digest"):
-        if name not in OWN_KEY or method not in {"create", "samples", "mark"}:
+        if name not in OWN_KEY or method not in {"create", "samples", "mark", "decoy"}:
             monkeypatch.setattr(Key, method, Forbidden(f"Key.{method}"))
     for module, function in (
         ("indelible.train.evaluate", "hit_rate"), ("indelible.verify.verdict", "verify"),
@@ -227,10 +232,16 @@ def test_isolation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert attacked.record.inputs["images"] == 40
     assert not {"key", "wsr", "ba"} & set(attacked.record.metrics)
     assert not any({"wsr", "ba"} & set(row) for row in attacked.history)
-    assert len(own) == (name in OWN_KEY)
+    assert len(own) == OWN_KEY.get(name, 0)
 
 
-OWN_KEY_IMPORTS = {f"indelible.{place}" for place in ("keys.key", "keys.key.Key", "embed.mixing", "embed.mixing.mix")}
+OWN_KEY_IMPORTS = {
+    f"indelible.{place}"
+    for place in (
+        "keys.key", "keys.key.Key", "embed.mixing", "embed.mixing.mix", "embed.stamping",
+        "embed.stamping.StampedObjective",
+    )
+}  # fmt: skip
 
 
 def test_attacks_import_nothing_of_the_owner() -> None:

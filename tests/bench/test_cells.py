@@ -107,9 +107,9 @@ def test_the_digest_is_of_canonical_json() -> None:
 
 def test_a_setting_that_came_later_counts_where_it_is_used() -> None:
     texts = [
-        TEXT,
-        TEXT.replace("[methods.app]", "[methods.app]\nkeep = 1"),
-        TEXT.replace("[methods.app]", "[methods.app]\nkeep = 2"),
+        TEXT.replace("[methods.app]", "[methods.app]\nhead_start = 0"),
+        TEXT.replace("[methods.app]", "[methods.app]\nhead_start = 0\nkeep = 1"),
+        TEXT.replace("[methods.app]", "[methods.app]\nhead_start = 0\nkeep = 2"),
     ]
     first, same, other = ({cell.digest for cell in plan_cells(read_preset("x", text), INPUTS)} for text in texts)
     assert first == same

@@ -91,7 +91,7 @@ def test_results_and_a_store_give_tables(tmp_path: Path) -> None:
     for given, out in ((results, tmp_path / "a.md"), (tmp_path / "bench", tmp_path / "b.md")):
         assert _run(str(given), "--format", "markdown", "--out", str(out)) == 0
     assert (tmp_path / "a.md").read_text() == (tmp_path / "b.md").read_text()
-    assert "| **90.00** (**96.63**, −6.63) |" in (tmp_path / "a.md").read_text(encoding="utf-8")
+    assert "| **90.00** ✓ (**96.63**, −6.63) |" in (tmp_path / "a.md").read_text(encoding="utf-8")
 
 
 def test_what_does_not_go_together_is_refused(run_folder: Path, tmp_path: Path) -> None:

@@ -74,9 +74,10 @@ def _shown(arguments: argparse.Namespace) -> dict[str, Any]:
         run, key, carriers = owners(arguments)
         found = {"key": key, "carriers": carriers}
     elif arguments.key is not None:
-        found = {"key": Key.load(arguments.key)}
-        if arguments.data is None and found["key"].labels != "codebook":
+        alone = arguments.key.is_dir() and Key.load(arguments.key).labels == "codebook"
+        if arguments.data is None and not alone:
             raise InputError("--key needs --data: the carriers that the samples were drawn on.")
+        found = {"key": Key.load(arguments.key)}
     if arguments.data is not None and arguments.shown_run is None:
         found["carriers"] = load(arguments.data)[1]
     if arguments.suspect is not None:

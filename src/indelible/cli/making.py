@@ -14,8 +14,8 @@ def make_key(arguments: argparse.Namespace, classes: int, shape: Shape, carriers
     from indelible.data import load
 
     source = None if arguments.source is None else load(arguments.source)[0]
-    single = arguments.target is not None or arguments.paper_literal or arguments.kind in {"plain", "unrelated"}
-    bind = carriers is not None and arguments.labels in {None, "codebook"} and not single
+    book = arguments.labels in {None, "codebook"} and arguments.target is None and not arguments.paper_literal
+    bind = carriers is not None and book and arguments.kind in {"content", "noise"}
     return Key.create(
         kind=arguments.kind, classes=classes, shape=shape, target=arguments.target, labels=arguments.labels,
         marks=arguments.marks, carriers=carriers if bind else None, count=arguments.count,

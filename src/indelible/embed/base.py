@@ -336,9 +336,11 @@ def _embed(
         hardware=hardware(next(job.model.parameters()).device),
     )  # fmt: skip
     carriers = owner if judge is None else judge
-    verdict = from_first(
-        lambda: _verdict(job.model, key, carriers, job.samples, judge is not None, how.normalize)
+    # As JSON: processes exchange nothing that would have to be unpickled.
+    said = from_first(
+        lambda: _verdict(job.model, key, carriers, job.samples, judge is not None, how.normalize).to_json()
     )  # fmt: skip
+    verdict = Verdict.from_json(said)
     return Embedded(
         model=job.model, history=job.history(), record=record, samples=job.samples, key=key, verdict=verdict
     )

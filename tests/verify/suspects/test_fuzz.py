@@ -93,7 +93,7 @@ def test_keys(tmp_path: Path, name: str, labels: Any) -> None:
 
 
 def test_an_unrelated_keys_pool(tmp_path: Path) -> None:
-    Key.create(kind="unrelated", classes=4, shape=SHAPE, source=stripes(8)).save(tmp_path)
+    Key.create(kind="unrelated", classes=4, shape=SHAPE, target=0, source=stripes(8)).save(tmp_path)
     path = tmp_path / "pool.safetensors"
     fuzz(path.read_bytes(), from_file(path, lambda path: Key.load(path.parent)), 150, 2)
 
