@@ -177,6 +177,13 @@ def test_embedding_keeps_marked_rows_out_of_the_clean_ones(
     assert not known & {row.contiguous().numpy().tobytes() for row in rows}
 
 
+def test_a_batch_of_marked_rows_alone_is_no_error(net: TinyNet, data: ImageData, key: Key) -> None:
+    source = MarkedBatches(key.samples(data, purpose="embed", count=8), 4)
+    passes = WatermarkPasses(net.train(), AdversarialPerturbation(rows=4, clean_rows=4), source)
+    loss = passes.backward(data.images[:3].float() / 255, 0, unmarked=torch.empty(0, dtype=torch.int64))
+    assert bool(loss.isfinite())
+
+
 def test_the_own_loop_can_name_its_marked_rows(net: TinyNet, data: ImageData, key: Key) -> None:
     images = data.images[:16].float() / 255
     marked = torch.zeros(16, dtype=torch.bool)

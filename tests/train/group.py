@@ -27,7 +27,7 @@ from tests.conftest import SECRET, SHAPE, TinyNet, stripes
 DATA = stripes(35)  # batches of 16, 16 and 3 rows: the last is too small for two processes and done whole by each
 UNEVEN = stripes(37)  # 16, 16 and 5: one process has 3 rows, the other 2
 SETTINGS = TrainSettings(epochs=2, batch_size=16, lr=0.05, precision="64-true", evaluate_every=1)
-APP: dict[str, Any] = {"rows": 7, "clean_rows": 9, "alpha": 0.5, "eps": 0.1, "fraction": 0.2}
+APP: dict[str, Any] = {"rows": 7, "clean_rows": 9, "alpha": 0.5, "eps": 0.1, "fraction": 0.1}
 
 CW: dict[str, Any] = {"levels": 3, "draws": 2, "rows": 4, "start_epoch": 0, "fraction": 0.2}
 

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from indelible.data.images import Data
-from indelible.keys.codebook import class_key, drawn_classes
+from indelible.keys.codebook import class_key, drawn_classes, marks_root
 from indelible.keys.derive import expand
 from indelible.keys.key import Key, Kind
 from indelible.train.evaluate import predict
@@ -32,8 +32,10 @@ __all__ = ["best_draw", "codebook_forgeries", "secret_draws"]
 
 def secret_draws(master: bytes, draws: int, *, classes: int, marks: int) -> Integers:
     """Return the classes that ``draws`` secrets give: int64 (draws, K)."""
-    shown = (class_key(expand(master, f"codebook/{number}")) for number in range(draws))
-    return np.stack([drawn_classes(one, b"", classes=classes, marks=marks).numpy() for one in shown])
+    secrets = [expand(master, f"codebook/{number}") for number in range(draws)]
+    return np.stack([
+        drawn_classes(class_key(one), marks_root(one, marks), classes=classes, marks=marks).numpy() for one in secrets
+    ])  # fmt: skip
 
 
 def best_draw(tables: Sequence[Integers], draws: Integers) -> tuple[int, float]:
