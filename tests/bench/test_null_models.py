@@ -63,7 +63,7 @@ def test_forged_claims(trained: Path) -> None:
     assert all(row["granted"] == 0 for row in found.rows if row["rule"] == "derived key")
     assert found.bound == pytest.approx(1e-6 * (3 * 30 + 2 * 2 * 3))
     itself = [row for row in found.rows if row["rule"] == "derived key, p times the draws"]
-    assert [row["granted"] for row in itself] == [0, 0]
+    assert [row["granted"] for row in itself] == [0, 0, 0, 0]
     assert all(row["smallest_p"] > 0.0005 for row in itself), "of 30 draws the best is about 1 in 30"
     json.dumps(found.rows)
     with pytest.raises(InputError, match="no victim"):

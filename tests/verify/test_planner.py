@@ -23,8 +23,7 @@ def exact_power(wsr: float, *, classes: int, marks: int, alpha: float) -> float:
             counts = answer_counts(answers, np.zeros(1, dtype=np.int64), classes)
             if codebook_p_value(codebook_scores(counts), np.array(drawn)) <= alpha:
                 total += wsr ** sum(hits) * (1 - wsr) ** (marks - sum(hits))
-    ways: int = classes**marks
-    return total / ways
+    return total / float(classes**marks)
 
 
 @pytest.mark.parametrize(("wsr", "classes", "marks", "alpha"), [(0.8, 3, 4, 0.05), (0.5, 4, 3, 0.1)])

@@ -10,7 +10,8 @@ gives the forger more draws than whole keys would: the models need not be asked 
 
 The second is the worst case: nothing but the draw is left to chance. If p-values are valid, the best of N draws is
 at most x / N with probability at most x, so that N times the smallest p-value is itself a valid p-value. A claim is
-granted when it is at most alpha; the number that would pass without that factor is kept beside it.
+granted when that is at most alpha. The number of claims that would pass without the factor is kept beside it: on each
+victim one passes with probability N * alpha at most, 2 % for 20,000 draws at 1e-6.
 """
 
 from collections.abc import Sequence
@@ -55,22 +56,21 @@ def codebook_forgeries(
     tables = [_table(model, key, fresh) for model in victims]
     best, _ = best_draw([_table(model, key, known) for model in own], tried)
     values = [codebook_p_value(codebook_scores(counts), tried[best]) for counts in tables]
-    ground = {
-        "rule": "derived key", "attempt": f"best of {draws} draws of a {kind} codebook's classes",
-        **_rates(tables, [tried[best]] * len(tables), fresh), "claims": len(victims),
-        "granted": sum(value <= alpha for value in values), "smallest_p": min(values),
-    }  # fmt: skip
     found = [best_draw([counts], tried) for counts in tables]
+    what = f"best of {draws} draws of a {kind} codebook's classes"
+    ground = _row(what, values, draws, alpha) | _rates(tables, [tried[best]] * len(tables), fresh)
     smallest = [value for _, value in found]
-    itself = {
-        "rule": "derived key, p times the draws",
-        "attempt": f"best of {draws} draws of a {kind} codebook's classes, on the victim itself",
-        **_rates(tables, [tried[draw] for draw, _ in found], fresh), "claims": len(victims),
-        "granted": sum(draws * value <= alpha for value in smallest), "smallest_p": min(smallest),
-        "median_p": float(np.median(smallest)), "expected_p": 1.0 / draws,
-        "granted_without_factor": sum(value <= alpha for value in smallest),
+    itself = _row(f"{what}, on the victim itself", smallest, draws, alpha)
+    itself |= _rates(tables, [tried[draw] for draw, _ in found], fresh)
+    return [ground, itself | {"median_p": float(np.median(smallest))}]
+
+
+def _row(attempt: str, values: Sequence[float], draws: int, alpha: float) -> dict[str, Any]:
+    return {
+        "rule": "derived key, p times the draws", "attempt": attempt, "claims": len(values),
+        "granted": sum(draws * value <= alpha for value in values), "smallest_p": min(values),
+        "granted_without_factor": sum(value <= alpha for value in values),
     }  # fmt: skip
-    return [ground, itself]
 
 
 def _table(model: nn.Module, key: Key, carriers: Data) -> Integers:

@@ -34,6 +34,7 @@ def deciding_options(command: argparse.ArgumentParser) -> None:
         help="correct for this run's last verdict as well (Holm); may be repeated",
     )  # fmt: skip
     command.add_argument("--plan", action="store_true", help="only say how many queries are needed, and ask none")
+    command.add_argument("--table", action="store_true", help="--plan: a table over WSR and classes, in Markdown")
     command.add_argument(
         "--wsr", type=float,
         help="success rate to plan for (default: 0.1 with a codebook; of a server otherwise 0.7, keyed labels 0.5)",
@@ -94,6 +95,8 @@ def show_plan(arguments: argparse.Namespace) -> int:
     """Print how many queries the wanted power takes."""
     from indelible.verify import codebook_plan, plan
 
+    if arguments.table:
+        return _show_table(arguments)
     if arguments.null_rate is None:
         wsr = 0.1 if arguments.wsr is None else arguments.wsr
         book = codebook_plan(
@@ -120,6 +123,24 @@ def show_plan(arguments: argparse.Namespace) -> int:
         "With a fixed target the null rate is at least 0.5, and decoys come on top; with keyed labels 1/(classes - 1)."
     )
     emit(arguments, found.to_json(), text)
+    return 0
+
+
+def _show_table(arguments: argparse.Namespace) -> int:
+    """Print carriers of each mark, and queries, by WSR and classes."""
+    from indelible.verify import codebook_plan
+
+    tasks = (2, 10, 100)
+    lines = ["| WSR | " + " | ".join(f"{classes} classes" for classes in tasks) + " |", "|---" * (1 + len(tasks)) + "|"]
+    found = []
+    for wsr in (0.9, 0.7, 0.5, 0.3, 0.2, 0.1):
+        row = [
+            codebook_plan(wsr, classes=classes, alpha=arguments.alpha, power=arguments.power, wrong=arguments.wrong)
+            for classes in tasks
+        ]
+        found += [one.to_json() for one in row]
+        lines.append(f"| {wsr:g} | " + " | ".join(f"{one.carriers} ({one.queries})" for one in row) + " |")
+    emit(arguments, found, "\n".join(lines))
     return 0
 
 

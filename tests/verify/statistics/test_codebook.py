@@ -96,6 +96,15 @@ class TestPValue:
         for drawn, share in (([0, 0], 1), ([0, 1], 3), ([1, 0], 3), ([1, 1], 6), ([2, 1], 8), ([2, 2], 9)):
             assert codebook_p_value(scores, integers(drawn)) == share / 9
 
+    def test_the_example_of_the_documentation(self) -> None:
+        """docs/verification.md: two marks, three classes, four carriers of the classes 0, 0, 0, 1."""
+        counts = answer_counts(integers([[1, 1, 1, 1], [2, 2, 2, 1]]), integers([0, 0, 0, 1]), 3)
+        assert counts.tolist() == [[0, 3, 0], [0, 0, 3]]
+        scores = codebook_scores(counts)
+        assert scores.tolist() == [[0, 16, -16], [0, -16, 16]]
+        assert codebook_p_value(scores, integers([1, 2])) == 1 / 9
+        assert codebook_p_value(scores, integers([1, 1])) == 6 / 9
+
     def test_ties_count_against_the_key(self) -> None:
         assert codebook_p_value(integers([[5, 5, 0]]), integers([0])) == 2 / 3
         assert codebook_p_value(integers([[5, 5, 0], [1, 1, 1]]), integers([1, 2])) == 2 / 3
