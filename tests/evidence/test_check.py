@@ -199,7 +199,8 @@ def test_a_replayed_opening(case: Case, tmp_path: Path) -> None:
     def another(document: Any) -> None:
         document["challenge"] = "dice 6 6 6"
 
-    assert check_bundle(case.resigned(tmp_path / "a", "claim.json", another)).failed == "challenge"
+    # Now and then two challenges open the same samples; then the query log, kept for the first one, gives it away.
+    assert check_bundle(case.resigned(tmp_path / "a", "claim.json", another)).failed in {"challenge", "query log"}
 
     def again(document: Any) -> None:
         document["number"] = 1
