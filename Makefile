@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 DEMO := demo
 
-.PHONY: help demo test lint format bench bench-check docs clean
+.PHONY: help demo test test-all lint format bench bench-check docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -24,10 +24,13 @@ $(DOCS_READY): $(READY)
 demo: $(READY) ## embed, attack, verify and report on the embedded data (minutes; the report is demo/report.html)
 	$(BIN)/indelible demo --out $(DEMO)
 
-test: $(READY) ## all tests, offline, warnings as errors, on all cores
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+test: $(READY) ## the quick tests, offline, warnings as errors, on all cores (minutes)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m 'not slow'
 
-lint: $(READY) ## ruff (lint and format check) and mypy strict on src and tests
+test-all: test ## the quick tests, then the slow ones
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m slow
+
+lint: $(READY) ## ruff (lint and format check) and mypy strict on src, tests and experiments
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -37,10 +40,10 @@ format: $(READY) ## let ruff fix and format
 	$(BIN)/ruff format .
 
 bench: $(READY) ## measure speed: what each method, attack and verdict costs beside a plain step (goes on where it was)
-	$(BIN)/indelible bench run speed
+	$(BIN)/python experiments/speed.py
 
 bench-check: $(READY) ## measure again and compare with the committed ratios in results/speed.json
-	$(BIN)/indelible bench check speed --again
+	$(BIN)/python experiments/speed.py --check --again
 
 docs: $(DOCS_READY) ## build the documentation into docs/_build/html
 	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html

@@ -1,9 +1,13 @@
 """Fixtures: tiny data, tiny networks, one thread - so that tests are quick and repeatable."""
 
+import random
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import settings
 from torch import Tensor, nn
 
 from indelible.base.progress import silenced
@@ -12,12 +16,35 @@ from indelible.keys.key import Key
 
 SHAPE = (3, 32, 32)
 SECRET = bytes(range(32))
+DRAWS = random.Random()
+
+# The same examples in every run, however slow the machine is.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _repeatable_secrets() -> Iterator[None]:
+    """Draw secrets and signing keys from a seeded generator instead of the operating system's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("indelible.keys.derive.secrets", SimpleNamespace(token_bytes=DRAWS.randbytes))
+        drawn = classmethod(lambda cls: cls.from_private_bytes(DRAWS.randbytes(32)))
+        patch.setattr(Ed25519PrivateKey, "generate", drawn)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _seeded_module(_repeatable_secrets: None) -> None:
+    """Seed what the fixtures of a module draw, whichever tests ran before."""
+    DRAWS.seed("module")
+    torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    DRAWS.seed("test")
     torch.manual_seed(0)
     with silenced():
         yield

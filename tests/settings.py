@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from indelible.base.checks import setting_names
-from indelible.embed import EMBEDDINGS
+from indelible.embedding import EMBEDDINGS
 from indelible.keys.key import Key
 from indelible.models.vit import VisionTransformer
 from tests.conftest import SHAPE, TinyNet

@@ -5,13 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import indelible
 
 SOURCE = Path(indelible.__file__).parent
 # Imports only point left.
 ROOMS = (
-    "base", "data", "models", "keys", "nn", "train", "verify", "embed", "integrations", "attacks", "evidence", "bench",
-    "analyze", "report", "cli",
+    "base", "data", "models", "keys", "nn", "train", "verification", "embedding", "integrations", "attacks", "evidence",
+    "bench", "analyze", "report", "cli",
 )  # fmt: skip
 
 
@@ -26,6 +28,7 @@ def imports_of(path: Path) -> set[str]:
 
 
 def test_imports_only_point_left() -> None:
+    assert {path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py")} > set(ROOMS)
     for path in SOURCE.rglob("*.py"):
         room = path.relative_to(SOURCE).parts[0]
         if room.endswith(".py"):
@@ -36,6 +39,7 @@ def test_imports_only_point_left() -> None:
 
 
 def test_nothing_unpickles() -> None:
+    restricted_reads = 0
     for path in SOURCE.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
@@ -49,24 +53,76 @@ def test_nothing_unpickles() -> None:
                 given = {word.arg: ast.unparse(word.value) for word in node.keywords}
                 restricted = given.get("weights_only") == "True"
                 if owner == "torch" and restricted and path == SOURCE / "base" / "weights.py":
+                    restricted_reads += 1
                     continue
                 assert owner not in {"pickle", "dill", "joblib", "cloudpickle", "torch"}, f"{path}:{node.lineno}"
+    assert restricted_reads == 1
 
 
 def test_every_public_name_is_there() -> None:
     for name in indelible.__all__:
         assert getattr(indelible, name) is not None
+    assert set(indelible.__all__) <= set(dir(indelible))
+    assert "__version__" in dir(indelible)
+    with pytest.raises(AttributeError, match="no attribute 'emebd'"):
+        indelible.emebd  # type: ignore[attr-defined]  # noqa: B018 - a type checker must refuse it too
+
+
+def test_lazy_names_are_those_that_type_checkers_see() -> None:
+    tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
+    guarded = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    seen = {
+        node.module: tuple(name.name for name in node.names)
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom)
+    }
+    assert seen == indelible._ROOMS
+    eager = {name for name in indelible.__all__ if name.endswith("Error")}
+    assert {name for names in seen.values() for name in names} == set(indelible.__all__) - eager
+
+
+def test_importing_a_room_does_not_hide_the_function_of_its_name() -> None:
+    code = """
+import indelible.embedding.base, indelible.verification.suspects, indelible
+from indelible.embedding import embed
+from indelible.verification import verify
+assert indelible.embed is embed and indelible.verify is verify
+import indelible.embedding.mixing
+assert indelible.embed is embed
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_room_can_be_imported_first() -> None:
+    """The order in which rooms and public names are imported must not matter."""
+    code = """
+import importlib, sys
+for room in sys.argv[1:]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "indelible"]:
+        del sys.modules[name]
+    importlib.import_module(f"indelible.{room}")
+"""
+    rooms = [room for room in ROOMS if (SOURCE / room / "__init__.py").is_file()]
+    assert len(rooms) > 10
+    subprocess.run([sys.executable, "-c", code, *rooms], check=True)
+
+
+def test_import_leaves_torch_alone() -> None:
+    code = "import sys, indelible; assert 'torch' not in sys.modules; indelible.Key; assert 'torch' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_import_is_quick() -> None:
     """Under two seconds beyond torch; processor time, which other work on the machine does not lengthen."""
-    code = "import time, torch; began = time.process_time(); import indelible; print(time.process_time() - began)"
+    code = (
+        "import time, torch; began = time.process_time(); from indelible import *; print(time.process_time() - began)"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert float(found) < 2.0
 
 
 def test_heavy_and_optional_packages_are_not_imported() -> None:
-    code = "import sys, indelible; print(*[name for name in sys.modules])"
+    code = "import sys; from indelible import *; print(*[name for name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     optional = {
         "matplotlib",
@@ -79,3 +135,9 @@ def test_heavy_and_optional_packages_are_not_imported() -> None:
         "sklearn",
     }
     assert not optional & set(loaded)
+
+
+def test_no_function_of_the_surface_hides_a_package() -> None:
+    """``import indelible.embedding.mixing as m`` works, whatever was used before."""
+    folders = {path.name for path in (Path(indelible.__file__).parent).iterdir() if path.is_dir()}
+    assert not folders & set(indelible.__all__)

@@ -20,8 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from indelible.data.formats.idx import read_idx
-from indelible.data.sources.embedded import ASSET, TEST_PER_CLASS, TRAIN_PER_CLASS
+from indelible.data.sources.mnist import ASSET, TEST_PER_CLASS, TRAIN_PER_CLASS, read_idx
 
 _XZ = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME}]
 

@@ -5,12 +5,11 @@ import math
 import pytest
 import torch
 
+from indelible.analyze.analysis import read_analysis, write_analysis
 from indelible.analyze.batchnorm import Batchnorm, BatchNormSettings, batchnorm, shift_of
-from indelible.analyze.document import write_analysis
-from indelible.analyze.kinds import read_analysis
-from indelible.analyze.subject import Subject
+from indelible.analyze.marked_model import MarkedModel
 from indelible.base.errors import InputError
-from tests.analyze.subjects import plain_subject
+from tests.analyze.marked_models import plain_subject
 
 
 def test_distances_by_hand() -> None:
@@ -46,7 +45,7 @@ def test_the_default_layer_and_what_is_refused() -> None:
     with pytest.raises(InputError, match=r"1\.\.2"):
         batchnorm([subject], BatchNormSettings(layer=3))
     bare = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 4))
-    other = Subject.of(bare, subject.key, test=subject.test, attacker=subject.attacker, owner=subject.owner)
+    other = MarkedModel.of(bare, subject.key, test=subject.test, attacker=subject.attacker, owner=subject.owner)
     with pytest.raises(InputError, match="no BatchNorm"):
         batchnorm([other])
     with pytest.raises(InputError, match="at least one"):

@@ -11,14 +11,13 @@ from torch.nn import functional as F
 from indelible.analyze.directions import (
     adversarial_direction,
     combined,
-    coordinates,
     cosine,
     relative_length,
     tuning_direction,
     weights_of,
 )
 from indelible.base.errors import InputError
-from tests.analyze.subjects import marked_subject, plain_subject
+from tests.analyze.marked_models import marked_subject, plain_subject
 
 
 def _watermark(count: int = 24) -> tuple[nn.Module, list[Tensor], list[Tensor]]:
@@ -63,12 +62,9 @@ def test_d_ft_leads_to_the_fine_tuned_model() -> None:
     assert all(torch.equal(one, other) for one, other in zip(direction, again, strict=True))
 
 
-def test_coordinates_by_hand() -> None:
-    """Directions (5, 0, 0) and (3, 4, 0), both as long as the weights; the plane is z = 0."""
+def test_the_plane_by_hand() -> None:
+    """Directions (5, 0, 0) and (3, 4, 0), both as long as the weights."""
     first, second = [torch.tensor([5.0, 0.0]), torch.tensor([0.0])], [torch.tensor([3.0, 4.0]), torch.tensor([0.0])]
-    # (11, 8, 10) = 1 * (5, 0, 0) + 2 * (3, 4, 0) + (0, 0, 10), and 10 is twice the weights' length.
-    a, b, off = coordinates([torch.tensor([11.0, 8.0]), torch.tensor([10.0])], first, second)
-    assert (round(a, 9), round(b, 9), round(off, 9)) == (1.0, 2.0, 2.0)
     assert math.isclose(cosine(first, second), 0.6)
     assert combined(first, second, 1.0, 2.0)[0].tolist() == [11.0, 8.0]
 
@@ -80,7 +76,7 @@ def test_what_has_no_direction_is_refused() -> None:
     with pytest.raises(InputError, match="no trainable parameter"):
         adversarial_direction(model, batches, labels)
     subject = plain_subject()
-    with pytest.raises(InputError, match="at least one step"):
+    with pytest.raises(InputError, match="at least 1 step, got 0"):
         tuning_direction(subject.model, subject.attacker, steps=0)
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from indelible.analyze.directions import relative_length, weights_of
-from indelible.analyze.dynamics import Dynamics, DynamicsSettings, Moment, Track, dynamics, first_loss
+from indelible.analyze.dynamics import Dynamics, DynamicsSettings, Moment, Track, dynamics
 from indelible.attacks import attack
 from indelible.base.errors import InputError
-from tests.analyze.subjects import marked_subject
+from tests.analyze.marked_models import marked_subject
 
 SHORT: dict[str, Any] = {"epochs": 2, "batch_size": 32, "lr": 0.05}
 SMALL = DynamicsSettings(settings=SHORT, every=3, images=40, carriers=60)
@@ -22,10 +22,10 @@ def _moment(step: int, *, owned: bool) -> Moment:
 
 def test_the_first_loss_by_hand() -> None:
     moments = [_moment(0, owned=True), _moment(3, owned=False), _moment(6, owned=True), _moment(9, owned=False)]
-    lost = first_loss(moments)
+    lost = Track(label="x", moments=tuple(moments)).lost
     assert lost is not None
     assert lost.step == 3
-    assert first_loss(moments[:1]) is None
+    assert Track(label="x", moments=tuple(moments[:1])).lost is None
 
 
 def test_the_sentence_says_when() -> None:
@@ -63,7 +63,7 @@ def test_what_is_seen_is_what_the_attack_does(tmp_path: Path) -> None:
 
 
 def test_watching_changes_no_bit() -> None:
-    from indelible.train.watching import watched
+    from indelible.train.fit import watched
 
     subject = marked_subject()
     alone = attack(subject.model, subject.attacker, "ft", device="cpu", **SHORT).model

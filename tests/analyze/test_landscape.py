@@ -6,17 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from indelible.analyze.analysis import read_analysis, write_analysis
 from indelible.analyze.directions import combined, relative_length, weights_of
-from indelible.analyze.document import write_analysis
-from indelible.analyze.kinds import read_analysis
 from indelible.analyze.landscape import Landscape, LandscapeSettings, Plane, Vicinity, landscape
-from indelible.analyze.points import POINTS
-from indelible.analyze.subject import Probe, Rates, Subject
+from indelible.analyze.marked_model import MarkedModel, Probe, Rates
 from indelible.base.errors import InputError
-from indelible.nn.batchnorm_estimate import estimate_statistics
+from indelible.nn.statistics import estimate_statistics
 from indelible.train.evaluate import accuracy, hit_rate
-from tests.analyze.subjects import marked_subject
-from tests.conftest import TinyNet
+from tests.analyze.marked_models import marked_subject
 
 SMALL = LandscapeSettings(
     adv=(-0.1, 0.1), ft=(-0.1, 0.1), steps=5, stride=2, tolerance=-1, images=1000, marked=1000, statistics=64,
@@ -25,16 +22,16 @@ SMALL = LandscapeSettings(
 
 
 @pytest.fixture(scope="module")
-def subject() -> Subject:
+def subject() -> MarkedModel:
     return marked_subject()
 
 
 @pytest.fixture(scope="module")
-def made(subject: Subject) -> Landscape:
+def made(subject: MarkedModel) -> Landscape:
     return landscape([subject], SMALL)
 
 
-def test_the_centre_is_the_model(subject: Subject, made: Landscape) -> None:
+def test_the_centre_is_the_model(subject: MarkedModel, made: Landscape) -> None:
     (plane,) = made.planes
     samples = subject.key.samples(subject.test, purpose="verify")
     wsr = hit_rate(subject.model, samples.images, samples.labels)
@@ -44,7 +41,7 @@ def test_the_centre_is_the_model(subject: Subject, made: Landscape) -> None:
     assert wsr > 0.8, "the tests need a model that carries the mark"
 
 
-def test_a_point_against_a_direct_computation(subject: Subject, made: Landscape) -> None:
+def test_a_point_against_a_direct_computation(subject: MarkedModel, made: Landscape) -> None:
     """Weights moved by hand, statistics from the same clean images, rates by the package's own evaluation."""
     vicinity = Vicinity(subject, SMALL)
     a, b = SMALL.axes[0][4], SMALL.axes[1][1]
@@ -59,7 +56,7 @@ def test_a_point_against_a_direct_computation(subject: Subject, made: Landscape)
     assert plane.ba[1][4] == pytest.approx(accuracy(moved, subject.test), abs=0.02)
 
 
-def test_neither_model_nor_statistics_are_changed(subject: Subject) -> None:
+def test_neither_model_nor_statistics_are_changed(subject: MarkedModel) -> None:
     before = copy.deepcopy(subject.model.state_dict())
     vicinity = Vicinity(subject, SMALL)
     weights = [weight.clone() for weight in vicinity.weights]
@@ -81,7 +78,7 @@ def test_every_node_once_and_the_walk_shares_them(made: Landscape) -> None:
 
 
 def test_a_broken_landscape_goes_on(
-    subject: Subject, made: Landscape, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    subject: MarkedModel, made: Landscape, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = 0
     real = Vicinity.rates
@@ -96,8 +93,6 @@ def test_a_broken_landscape_goes_on(
     monkeypatch.setattr(Vicinity, "rates", breaking)
     with pytest.raises(KeyboardInterrupt):
         landscape([subject], SMALL, tmp_path)
-    with (tmp_path / POINTS).open("a") as handle:
-        handle.write('{"key": "0/torn')
     resumed = landscape([subject], SMALL, tmp_path)
     assert [(one.wsr, one.ba, one.adv, one.ft) for one in resumed.planes] == [
         (one.wsr, one.ba, one.adv, one.ft) for one in made.planes
@@ -115,18 +110,18 @@ def test_it_is_kept_and_read_back(made: Landscape, tmp_path: Path) -> None:
     assert (tmp_path / "table.csv").read_text().splitlines()[0] == "model,adv,ft,wsr,ba,measured"
 
 
-def test_without_batchnorm_nothing_is_estimated(subject: Subject) -> None:
+def test_without_batchnorm_nothing_is_estimated(subject: MarkedModel) -> None:
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 4))
-    bare = Subject.of(model, subject.key, test=subject.test, attacker=subject.attacker, owner=subject.owner)
+    bare = MarkedModel.of(model, subject.key, test=subject.test, attacker=subject.attacker, owner=subject.owner)
     vicinity = Vicinity(bare, SMALL)
     assert vicinity.rates(0.0, 0.0) == vicinity.own
 
 
 def test_removed_by_hand() -> None:
     """Of four nodes two lost the mark, and one of these keeps BA 0.8 to within 0.05."""
-    from indelible.analyze.fall import Fall
+    from indelible.analyze.adaptive_grid import FirstFall
 
-    rates, fall = Rates(0.8, 1.0), Fall(level=0.5, distance=None, ba=None, reach=1.0)
+    rates, fall = Rates(0.8, 1.0), FirstFall(level=0.5, distance=None, ba=None, reach=1.0)
     plane = Plane(
         label="x", own=rates, reestimated=rates, tuned=0.1, tuned_rates=rates, cosine=0.0, wsr=((1.0, 0.4), (0.2, 0.9)),
         ba=((0.8, 0.76), (0.5, 0.8)), measured=((True,) * 2,) * 2, adv=fall, ft=fall, passes=0, seconds=0.0,
@@ -139,4 +134,3 @@ def test_nothing_to_look_at_is_refused() -> None:
         landscape([])
     with pytest.raises(InputError, match="reach"):
         LandscapeSettings(reach=0.5)
-    assert isinstance(marked_subject().model, TinyNet)

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from indelible.analyze.features import features_of, last_layer
-from indelible.analyze.subject import Subject
-from indelible.analyze.tsne import Tsne, TsneSettings, mixed_share, relative_spread, tsne
+from indelible.analyze.marked_model import MarkedModel
+from indelible.analyze.tsne import Tsne, TsneSettings, features_of, last_layer, mixed_share, relative_spread, tsne
 from indelible.base.errors import InputError, UnknownNameError
-from tests.analyze.subjects import marked_subject, plain_subject
+from tests.analyze.marked_models import marked_subject, plain_subject
 from tests.conftest import TinyNet
 
 SMALL: dict[str, Any] = {"images": 24, "marked": 8, "perplexity": 5.0, "statistics": 32}
@@ -42,8 +41,8 @@ def test_still() -> None:
     subject = marked_subject()
     made = tsne([subject], TsneSettings(**SMALL))
     (row,) = made.models
-    (sheet,) = row.sheets
-    assert (len(sheet.clean), len(sheet.marked), len(made.labels)) == (24, 8, 24)
+    (panel,) = row.panels
+    assert (len(panel.clean), len(panel.marked), len(made.labels)) == (24, 8, 24)
     assert made == tsne([subject], TsneSettings(**SMALL))
     assert Tsne.from_json(made.to_json()) == made
     assert len(made.rows()) == 32
@@ -55,12 +54,12 @@ def test_a_path_begins_with_the_model_itself(path: Any) -> None:
     subject = marked_subject()
     settings = TsneSettings(path=path, panels=3, size=0.2, every=2, **SMALL)
     (row,) = tsne([subject], settings).models
-    titles = [sheet.title for sheet in row.sheets]
+    titles = [panel.title for panel in row.panels]
     assert titles == (["0", "0.2", "0.4"] if path == "adversarial" else ["0", "2", "4"])
     (still,) = tsne([subject], TsneSettings(**SMALL)).models
-    assert (row.sheets[0].wsr, row.sheets[0].mixed) == (still.sheets[0].wsr, still.sheets[0].mixed)
-    assert row.sheets[-1].wsr <= row.sheets[0].wsr
-    assert row.sheets[-1].clean != row.sheets[0].clean
+    assert (row.panels[0].wsr, row.panels[0].mixed) == (still.panels[0].wsr, still.panels[0].mixed)
+    assert row.panels[-1].wsr <= row.panels[0].wsr
+    assert row.panels[-1].clean != row.panels[0].clean
 
 
 def test_what_cannot_be_shown_together_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +67,7 @@ def test_what_cannot_be_shown_together_is_refused(monkeypatch: pytest.MonkeyPatc
     from dataclasses import replace
 
     other = replace(subject, key=replace(subject.key, target=1))
-    assert isinstance(other, Subject)
+    assert isinstance(other, MarkedModel)
     with pytest.raises(InputError, match="one at a time"):
         tsne([subject, other])
     with pytest.raises(UnknownNameError, match="adversarial"):

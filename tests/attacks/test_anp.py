@@ -1,4 +1,4 @@
-"""ANP: the objective against a slow reference, thresholds by hand, both recipes."""
+"""ANP: the objective against a slow reference, thresholds by hand, both protocols."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def test_the_papers_settings() -> None:
     assert (value.eps, value.steps, value.alpha, value.lr, value.momentum) == (0.4, 1, 0.2, 0.2, 0.9)
     assert (value.epochs, value.batch_size, value.threshold, value.ba_drop) == (30, 128, None, 0.02)
     assert eval(repr(value)) == value  # noqa: S307 - that is the promise
-    with pytest.raises(InputError, match="alpha in"):
+    with pytest.raises(InputError, match=r"alpha must lie in \[0, 1\], got 1\.5"):
         AdversarialNeuronPruning(alpha=1.5)
 
 
@@ -46,15 +46,15 @@ def reference(model: nn.Module, images: torch.Tensor, mask: torch.Tensor, noise:
     return logits
 
 
-@pytest.mark.parametrize("recipe", ["sound", "paper"])
-def test_a_step_equals_the_slow_reference(net: TinyNet, recipe: str) -> None:
+@pytest.mark.parametrize("protocol", ["sound", "paper"])
+def test_a_step_equals_the_slow_reference(net: TinyNet, protocol: str) -> None:
     """One step of the objective: noise from a random start, one signed step, (un)clipped, then the mask's gradient."""
     with torch.no_grad():
         for weight in net.features.parameters():
             weight.add_(0.1 * torch.randn_like(weight))
     data = stripes(8)
     images, labels = data.images.float() / 255, data.labels
-    method = AdversarialNeuronPruning(recipe=recipe)  # type: ignore[arg-type]
+    method = AdversarialNeuronPruning(protocol=protocol)  # type: ignore[arg-type]
     masked = MaskedNetwork(net, neurons_of(net, images)).train()
     masked.mask.data.fill_(0.7)
     NeuronNoise(masked, method, seed=5).backward(
@@ -66,7 +66,7 @@ def test_a_step_equals_the_slow_reference(net: TinyNet, recipe: str) -> None:
     (gradient,) = torch.autograd.grad(F.cross_entropy(reference(net, images, mask, noise), labels), noise)
     worst = (noise + 0.4 * gradient.sign()).detach()
     assert worst.abs().max() > 0.4
-    if recipe == "sound":
+    if protocol == "sound":
         worst = worst.clamp(-0.4, 0.4)
     nothing = torch.zeros(2, 24)
     natural = F.cross_entropy(reference(net, images, mask, nothing), labels)
@@ -113,8 +113,8 @@ def test_thresholds_below_zero_by_hand() -> None:
 
 def test_paper_has_no_strength_below_zero(net: TinyNet, data: ImageData) -> None:
     curves = [
-        attack(net, data, "anp", device="cpu", recipe=recipe, epochs=4, eps=1.0, lr=5.0).curve
-        for recipe in ("sound", "paper")
+        attack(net, data, "anp", device="cpu", protocol=protocol, epochs=4, eps=1.0, lr=5.0).curve
+        for protocol in ("sound", "paper")
     ]
     least = [min(curve.values) for curve in curves if curve is not None]
     assert least[0] < 0
@@ -122,8 +122,8 @@ def test_paper_has_no_strength_below_zero(net: TinyNet, data: ImageData) -> None
 
 
 def test_paper_thresholds_depend_on_the_number_of_classes(net: TinyNet, data: ImageData) -> None:
-    assert attack(net, data, "anp", device="cpu", recipe="paper", epochs=1).record.metrics["threshold"] == 0.6
+    assert attack(net, data, "anp", device="cpu", protocol="paper", epochs=1).record.metrics["threshold"] == 0.6
     torch.manual_seed(0)
     many = ImageData(data.images[:40], torch.arange(40), tuple(f"class {index}" for index in range(100)))
-    attacked = attack(TinyNet(classes=100), many, "anp", device="cpu", recipe="paper", epochs=1)
+    attacked = attack(TinyNet(classes=100), many, "anp", device="cpu", protocol="paper", epochs=1)
     assert attacked.record.metrics["threshold"] == 0.5

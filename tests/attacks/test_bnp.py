@@ -10,14 +10,14 @@ from indelible.attacks import BatchNormPruning, attack
 from indelible.attacks.base import Removal
 from indelible.attacks.bnp import clean_moments, gaussian_kl
 from indelible.data.images import ImageData
-from indelible.nn.batchnorm_estimate import estimate_statistics
 from indelible.nn.layers import batch_norms
+from indelible.nn.statistics import estimate_statistics
 from tests.conftest import TinyNet, stripes
 
 
 def test_settings() -> None:
     value = BatchNormPruning()
-    assert (value.u, value.ba_drop, value.recipe) == (None, 0.02, "sound")
+    assert (value.u, value.ba_drop, value.protocol) == (None, 0.02, "sound")
     assert eval(repr(value)) == value  # noqa: S307 - that is the promise
 
 
@@ -59,7 +59,7 @@ def settled(net: TinyNet) -> TinyNet:
 
 def test_the_foreign_channel_is_pruned_alone(settled: TinyNet, data: ImageData) -> None:
     """One huge distance among 16 lies 3.75 deviations above the mean; the first layer has 8 channels, 2.47 at most."""
-    attacked = attack(settled, data, "bnp", device="cpu", recipe="paper")
+    attacked = attack(settled, data, "bnp", device="cpu", protocol="paper")
     norm = attacked.model.get_submodule("features.4")
     assert isinstance(norm, nn.BatchNorm2d)
     assert (norm.weight == 0).nonzero().flatten().tolist() == [7]

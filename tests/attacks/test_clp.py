@@ -14,7 +14,7 @@ from tests.conftest import TinyNet
 
 def test_settings() -> None:
     value = ChannelLipschitzness()
-    assert (value.u, value.ba_drop, value.recipe) == (None, 0.02, "sound")
+    assert (value.u, value.ba_drop, value.protocol) == (None, 0.02, "sound")
     assert eval(repr(value)) == value  # noqa: S307 - that is the promise
 
 
@@ -77,7 +77,7 @@ def _planted(net: TinyNet) -> TinyNet:
 def test_the_planted_channel_is_pruned_and_dead(net: TinyNet, data: ImageData) -> None:
     """One huge value among 16 lies (16 - 1) / sqrt(16) = 3.75 deviations above the mean: u = 3 prunes it alone."""
     stolen = _planted(net)
-    attacked = attack(stolen, data, "clp", device="cpu", recipe="paper")
+    attacked = attack(stolen, data, "clp", device="cpu", protocol="paper")
     norm = attacked.model.get_submodule("features.4")
     assert isinstance(norm, nn.BatchNorm2d)
     assert (norm.weight == 0).nonzero().flatten().tolist() == [5]

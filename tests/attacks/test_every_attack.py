@@ -27,7 +27,7 @@ from tests.attacks.networks import NETWORKS, make_network
 from tests.attacks.settings import REFUSED, SETTINGS
 from tests.conftest import stripes
 
-RECIPES = ("sound", "paper")
+PROTOCOLS = ("sound", "paper")
 REGISTERED = set(ATTACKS)  # before a test registers one of its own
 
 
@@ -35,18 +35,18 @@ def test_every_attack_has_a_row_of_settings() -> None:
     assert set(SETTINGS) == REGISTERED
 
 
-def recipes_of(name: str) -> tuple[str, ...]:
-    """Return the recipes of an attack: one that the paper did not run refuses ``paper``."""
+def protocols_of(name: str) -> tuple[str, ...]:
+    """Return the protocols of an attack: one that the paper did not run refuses ``paper``."""
     try:
-        ATTACKS[name].build(recipe="paper")
+        ATTACKS[name].build(protocol="paper")
     except InputError:
         return ("sound",)
-    return RECIPES
+    return PROTOCOLS
 
 
-def test_the_papers_attacks_have_both_recipes() -> None:
+def test_the_papers_attacks_have_both_protocols() -> None:
     both = {"ft", "fp", "anp", "nad", "mcr", "nnl", "distill", "preprocess"}
-    assert {name for name in REGISTERED if recipes_of(name) == RECIPES} >= both
+    assert {name for name in REGISTERED if protocols_of(name) == PROTOCOLS} >= both
 
 
 def shared(model: nn.Module) -> list[set[str]]:
@@ -81,24 +81,24 @@ def check_ordinary(model: nn.Module, stolen: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("name", ATTACKS)
-def test_any_network_comes_out_ordinary(name: str, recipe: str, network: str) -> None:
+def test_any_network_comes_out_ordinary(name: str, protocol: str, network: str) -> None:
     stolen, data = make_network(network).eval(), stripes(24)
-    if recipe not in ATTACKS[name].build.recipes:
-        with pytest.raises(InputError, match=f"one recipe, 'sound', got '{recipe}'"):
-            attack(stolen, data, name, device="cpu", recipe=recipe, **SETTINGS[name])
+    if protocol not in ATTACKS[name].build.protocols:
+        with pytest.raises(InputError, match=f"one protocol, 'sound', got '{protocol}'"):
+            attack(stolen, data, name, device="cpu", protocol=protocol, **SETTINGS[name])
         return
     if (name, network) in REFUSED:
         with pytest.raises(InputError, match=REFUSED[name, network]):
-            attack(stolen, data, name, device="cpu", recipe=recipe, **SETTINGS[name])
+            attack(stolen, data, name, device="cpu", protocol=protocol, **SETTINGS[name])
         return
     before = copy.deepcopy(stolen.state_dict())
-    if recipe not in recipes_of(name):
-        with pytest.raises(InputError, match="one recipe"):
-            attack(stolen, data, name, device="cpu", recipe=recipe)
+    if protocol not in protocols_of(name):
+        with pytest.raises(InputError, match="one protocol"):
+            attack(stolen, data, name, device="cpu", protocol=protocol)
         return
-    attacked = attack(stolen, data, name, device="cpu", recipe=recipe, **SETTINGS[name])
+    attacked = attack(stolen, data, name, device="cpu", protocol=protocol, **SETTINGS[name])
     assert all(torch.equal(value, before[key]) for key, value in stolen.state_dict().items())
     check_ordinary(attacked.model, stolen)
     assert logits_of(attacked.model(torch.rand(3, 3, 32, 32))).shape == (3, 4)
@@ -106,7 +106,7 @@ def test_any_network_comes_out_ordinary(name: str, recipe: str, network: str) ->
     json.dumps(record.to_json(), allow_nan=False)
     assert record.images > 0
     assert record.seconds > 0
-    assert record.settings["method"]["recipe"] == recipe
+    assert record.settings["method"]["protocol"] == protocol
     if attacked.curve is not None:
         assert record.to_json()["metrics"]["curve"] == attacked.curve.to_json()
         curve = attacked.curve
@@ -187,7 +187,7 @@ class TemptingData(ImageData):
     key = wsr = owner = samples = test
 
 
-OWN_KEY = {"overwrite": 1, "rehearse": 2}
+OWN_KEY = {"overwrite": 1, "rehearse": 3}
 """Attacks that make so many keys of their own, from the run's seed, and mark images with these."""
 
 
@@ -222,8 +222,9 @@ def test_isolation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         if name not in OWN_KEY or method not in {"create", "samples", "mark", "decoy"}:
             monkeypatch.setattr(Key, method, Forbidden(f"Key.{method}"))
     for module, function in (
-        ("indelible.train.evaluate", "hit_rate"), ("indelible.verify.verdict", "verify"),
-        ("indelible.embed.base", "embed"), ("indelible.data.catalog", "load"), ("indelible.train.run", "Run"),
+        ("indelible.train.evaluate", "hit_rate"), ("indelible.verification.verdict", "verify"),
+        ("indelible.embedding.base", "embed"), ("indelible.data.catalog", "load"),
+        ("indelible.train.run_folder", "Run"),
     ):  # fmt: skip
         monkeypatch.setattr(sys.modules[module], function, Forbidden(f"{module}.{function}"))
     plain = stripes(40)
@@ -238,22 +239,24 @@ def test_isolation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 OWN_KEY_IMPORTS = {
     f"indelible.{place}"
     for place in (
-        "keys.key", "keys.key.Key", "embed.mixing", "embed.mixing.mix", "embed.stamping",
-        "embed.stamping.StampedObjective",
+        "keys.key", "keys.key.Key", "embedding.mixing", "embedding.mixing.mix", "embedding.stamping",
+        "embedding.stamping.StampedObjective",
     )
 }  # fmt: skip
 
 
 def test_attacks_import_nothing_of_the_owner() -> None:
-    for path in Path(indelible.attacks.__file__).parent.glob("*.py"):
+    paths = list(Path(indelible.attacks.__file__).parent.glob("*.py"))
+    assert {path.stem for path in paths} >= {"base", *OWN_KEY, *(name.replace("-", "_") for name in ATTACKS)}
+    for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
             module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
             for name in [*names, module, *(f"{module}.{name}" for name in names)]:
                 if path.stem not in OWN_KEY or name not in OWN_KEY_IMPORTS:
-                    assert not name.startswith(("indelible.keys", "indelible.embed", "indelible.verify")), path
+                    assert not name.startswith(("indelible.keys", "indelible.embed", "indelible.verif")), path
                 assert "hit_rate" not in name, path
-                assert not name.startswith(("indelible.data.catalog", "indelible.train.run")), path
+                assert not name.startswith(("indelible.data.catalog", "indelible.train.run_folder")), path
 
 
 @pytest.mark.parametrize("name", ATTACKS)

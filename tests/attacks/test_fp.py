@@ -16,9 +16,9 @@ from tests.conftest import TinyNet, stripes
 def test_the_papers_settings() -> None:
     value = FinePruning()
     assert (value.epochs, value.lr, value.every, value.gamma, value.batch_size) == (30, 0.05, 5, 0.5, 128)
-    assert (value.rate, value.ba_drop, value.recipe) == (None, 0.02, "sound")
+    assert (value.rate, value.ba_drop, value.protocol) == (None, 0.02, "sound")
     assert eval(repr(value)) == value  # noqa: S307 - that is the promise
-    with pytest.raises(InputError, match=r"must lie in \[0, 1\), but is 1"):
+    with pytest.raises(InputError, match=r"must lie in \[0, 1\), got 1"):
         FinePruning(rate=1.0)
 
 
@@ -86,5 +86,5 @@ def test_sound_takes_the_largest_rate_within_the_budget(net: TinyNet) -> None:
 
 
 def test_paper_prunes_nine_tenths(net: TinyNet, data: ImageData) -> None:
-    attacked = attack(net, data, "fp", device="cpu", recipe="paper", epochs=1)
+    attacked = attack(net, data, "fp", device="cpu", protocol="paper", epochs=1)
     assert (attacked.record.metrics["rate"], attacked.record.metrics["pruned"]) == (0.9, 14)

@@ -109,10 +109,10 @@ def test_a_few_steps(network: str) -> None:
 
 
 def test_refusals(net: TinyNet) -> None:
-    with pytest.raises(InputError, match="alpha must not be negative, got -1"):
+    with pytest.raises(InputError, match="alpha must be at least 0, got -1"):
         FeatureShiftTuning(alpha=-1.0)
-    with pytest.raises(InputError, match="one recipe"):
-        FeatureShiftTuning(recipe="paper")
+    with pytest.raises(InputError, match="one protocol"):
+        FeatureShiftTuning(protocol="paper")
     net.head.requires_grad_(False)
     with pytest.raises(InputError, match="'head' is frozen"):
         attack(net, stripes(8), "fst", device="cpu")

@@ -1,4 +1,4 @@
-"""FT: the paper's settings, the two recipes, isolation, and an ordinary model in and out."""
+"""FT: the paper's settings, the two protocols, isolation, and an ordinary model in and out."""
 
 import copy
 import inspect
@@ -19,14 +19,14 @@ from tests.conftest import TinyNet, stripes
 def test_the_papers_settings() -> None:
     value = FineTuning()
     assert (value.epochs, value.lr, value.every, value.gamma, value.momentum) == (30, 0.05, 5, 0.5, 0.9)
-    assert (value.weight_decay, value.batch_size, value.recipe) == (5e-4, 128, "sound")
+    assert (value.weight_decay, value.batch_size, value.protocol) == (5e-4, 128, "sound")
     assert eval(repr(value)) == value  # noqa: S307 - that is the promise
 
 
-@pytest.mark.parametrize(("recipe", "augmentation"), [("paper", "none"), ("sound", "crop-flip")])
-def test_recipes_equal_plain_fitting(net: TinyNet, data: ImageData, recipe: str, augmentation: str) -> None:
+@pytest.mark.parametrize(("protocol", "augmentation"), [("paper", "none"), ("sound", "crop-flip")])
+def test_recipes_equal_plain_fitting(net: TinyNet, data: ImageData, protocol: str, augmentation: str) -> None:
     """FT is ordinary training with its own settings: the same bits as calling the loop directly."""
-    attacked = attack(net, data, "ft", seed=5, device="cpu", recipe=recipe, epochs=2, batch_size=64)
+    attacked = attack(net, data, "ft", seed=5, device="cpu", protocol=protocol, epochs=2, batch_size=64)
     twin = copy.deepcopy(net)
     settings = TrainSettings(
         epochs=2, lr=0.05, momentum=0.9, weight_decay=5e-4, batch_size=64, schedule=Schedule.every(5, 0.5)
@@ -52,7 +52,7 @@ def test_the_stolen_model_is_left_alone_and_comes_out_ordinary(net: TinyNet, dat
 
 def test_an_attack_is_given_nothing_of_the_owner() -> None:
     """Neither the verb nor the job has a way in for key, watermark samples, WSR or test data."""
-    allowed = {"model", "data", "method", "preset", "seed", "normalize", "folder", "device", "devices", "nodes"}
+    allowed = {"model", "data", "method", "scale", "seed", "normalize", "folder", "device", "devices", "nodes"}
     allowed |= {"settings"}
     assert set(inspect.signature(attack).parameters) == allowed
     assert {field.name for field in fields(Removal)} == {
@@ -64,14 +64,14 @@ def test_an_attack_is_given_nothing_of_the_owner() -> None:
 def test_every_attack_is_registered_with_what_a_person_should_know() -> None:
     for info in ATTACKS.entries():
         assert all([info.title, info.paper, info.summary, info.cost])
-        assert info.build().recipe == "sound"
+        assert info.build().protocol == "sound"
 
 
 def test_refusals(net: TinyNet, data: ImageData) -> None:
     with pytest.raises(UnknownNameError, match="removal attack 'tf'"):
         attack(net, data, "tf")
-    with pytest.raises(UnknownNameError, match="recipe"):
-        attack(net, data, recipe="strong")
+    with pytest.raises(UnknownNameError, match="protocol"):
+        attack(net, data, protocol="strong")
     with pytest.raises(UnknownNameError, match="epoch"):
         attack(net, data, epoch=3)
     with pytest.raises(InputError, match="4 outputs, but 'data' has 7 classes"):
@@ -86,7 +86,9 @@ def test_fine_tuning_weakens_a_vanilla_mark(net: TinyNet, key: indelible.Key) ->
     """On a toy task: after embedding the mark works; fine-tuning with other labels for marked images removes it."""
     train = {"epochs": 6, "lr": 0.1, "batch_size": 32, "schedule": Schedule.one_cycle()}
     data, test = stripes(320), stripes(160, seed=1)
-    embedded = indelible.embed(net, data, key, "vanilla", fraction=0.1, train=train, test=test, device="cpu")
+    embedded = indelible.embed(
+        net, data, key, "vanilla", scale="paper", fraction=0.1, train=train, test=test, device="cpu"
+    )
     assert embedded.record.metrics["wsr"] > 0.8
     samples = key.samples(data, purpose="embed")
     washed = attack(

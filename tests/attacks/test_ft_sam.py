@@ -101,7 +101,7 @@ def test_a_few_steps(network: str) -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match="rho must be positive, got 0"):
+    with pytest.raises(InputError, match="rho must be greater than 0, got 0"):
         SharpnessAwareFineTuning(rho=0.0)
-    with pytest.raises(InputError, match=r"one recipe, 'sound', got 'paper'.*Leave the recipe out"):
-        SharpnessAwareFineTuning(recipe="paper")
+    with pytest.raises(InputError, match=r"one protocol, 'sound', got 'paper'.*Leave the protocol out"):
+        SharpnessAwareFineTuning(protocol="paper")

@@ -143,7 +143,7 @@ def test_a_few_steps(network: str) -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match="got rounds=0"):
+    with pytest.raises(InputError, match="rounds must be at least 1, got 0"):
         ImplicitUnlearning(rounds=0)
-    with pytest.raises(InputError, match="one recipe"):
-        ImplicitUnlearning(recipe="paper")
+    with pytest.raises(InputError, match="one protocol"):
+        ImplicitUnlearning(protocol="paper")

@@ -17,8 +17,8 @@ def test_settings() -> None:
     assert eval(repr(value)) == value  # noqa: S307 - that is the promise
     with pytest.raises(InputError, match=r"in \[0, 1\), got 1"):
         MagnitudePruning(share=1.0)
-    with pytest.raises(InputError, match="one recipe, 'sound', got 'paper'"):
-        MagnitudePruning(recipe="paper")
+    with pytest.raises(InputError, match="one protocol, 'sound', got 'paper'"):
+        MagnitudePruning(protocol="paper")
 
 
 class TwoLayers(nn.Module):

@@ -1,4 +1,4 @@
-"""NAD: attention maps by hand, the loss against a slow reference, schedules of both recipes."""
+"""NAD: attention maps by hand, the loss against a slow reference, schedules of both protocols."""
 
 import copy
 import math
@@ -79,11 +79,11 @@ def _first(net: TinyNet, layers: int) -> nn.Sequential:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "beta", "rates"), [("sound", 1500.0, [0.02, 0.02, 0.002]), ("paper", 2000.0, [0.02, 0.02, 0.02])]
+    ("protocol", "beta", "rates"), [("sound", 1500.0, [0.02, 0.02, 0.002]), ("paper", 2000.0, [0.02, 0.02, 0.02])]
 )
-def test_recipes(net: TinyNet, data: ImageData, recipe: str, beta: float, rates: list[float]) -> None:
-    given: dict[str, Any] = {"beta": 1500.0} if recipe == "sound" else {}
-    attacked = attack(net, data, "nad", device="cpu", recipe=recipe, epochs=3, teacher_epochs=3, **given)
+def test_recipes(net: TinyNet, data: ImageData, protocol: str, beta: float, rates: list[float]) -> None:
+    given: dict[str, Any] = {"beta": 1500.0} if protocol == "sound" else {}
+    attacked = attack(net, data, "nad", device="cpu", protocol=protocol, epochs=3, teacher_epochs=3, **given)
     assert lrs(attacked, "teacher") == pytest.approx([0.02, 0.02, 0.002])  # the teacher's rate drops in both
     assert lrs(attacked, f"distillation, beta {beta:g}") == pytest.approx(rates)
     assert attacked.record.metrics["beta"] == beta
@@ -116,8 +116,8 @@ def test_a_beta_that_costs_too_much_is_divided_by_ten(net: TinyNet, data: ImageD
 
 
 def test_several_processes_can_share_it_where_nothing_is_chosen() -> None:
-    assert NeuralAttentionDistillation(beta=10.0).alone() == NeuralAttentionDistillation(recipe="paper").alone() == ""
-    assert "chooses" in NeuralAttentionDistillation().alone()
+    assert NeuralAttentionDistillation(beta=10.0).alone() == NeuralAttentionDistillation(protocol="paper").alone() == ""
+    assert "tries several strengths" in NeuralAttentionDistillation().alone()
 
 
 def lrs(attacked: Attacked, phase: str) -> list[float]:

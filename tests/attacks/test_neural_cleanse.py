@@ -219,5 +219,5 @@ def test_a_class_that_stops_leaves_the_batch(data: ImageData) -> None:
 def test_refusals() -> None:
     with pytest.raises(InputError, match="variant"):
         NeuralCleanse(variant="fast")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="start at 1"):
+    with pytest.raises(InputError, match="rows and patience must be at least 1"):
         NeuralCleanse(epochs=0)

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from indelible.attacks.neuron_reset import as_one, reactions, reset, resettable, strongest
+from indelible.attacks.neuron_reset import as_one, layer_of, reactions, reset, resettable, strongest
+from indelible.models import build_model
 from tests.attacks.networks import Tied
 from tests.attacks.test_nnl import Two
 
@@ -90,3 +91,22 @@ def test_a_depthwise_convolution_keeps_a_channel_of_those_it_is_given(reacting: 
             reset(layer, strongest({"layer": which}, 1.0)["layer"])
         answers = depthwise(pointwise(torch.rand(2, 3, 3, 3)))
         assert not torch.equal(answers[0], answers[1])
+
+
+def test_mobilenet_learns_on_though_every_layer_reacts() -> None:
+    """The package's own MobileNetV2, all of whose channels exceed their threshold.
+
+    Reset whole, no layer would pass an image or a gradient on any more.
+    """
+    net = build_model("mobilenet-v2", classes=4, shape=(3, 28, 28), seed=0)
+    random = torch.Generator().manual_seed(0)
+    names = [name for name, one in net.named_modules() if isinstance(one, nn.Conv2d | nn.Linear)]
+    excesses = {name: 2 + torch.rand(len(layer_of(net, name).weight), generator=random) for name in names}
+    for name, which in strongest(excesses, 1.0).items():
+        assert 0 < reset(layer_of(net, name), which) < len(which) / 2
+    images = torch.rand(4, 3, 28, 28, generator=random)
+    nn.functional.cross_entropy(net.train()(images), torch.arange(4)).backward()
+    gradients = [layer_of(net, name).weight.grad for name in names]
+    assert all(one is not None and bool(one.isfinite().all()) for one in gradients)
+    assert gradients[0] is not None
+    assert gradients[0].abs().sum() > 0

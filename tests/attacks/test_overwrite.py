@@ -10,7 +10,7 @@ from indelible.attacks import overwrite as module
 from indelible.attacks.overwrite import own_key
 from indelible.base.errors import InputError
 from indelible.data.images import Data, ImageData
-from indelible.embed.mixing import mix
+from indelible.embedding.mixing import mix
 from indelible.keys.key import Key
 from indelible.train.evaluate import success_rate
 from tests.conftest import SHAPE, TinyNet
@@ -25,7 +25,7 @@ def test_settings_are_those_of_fine_tuning() -> None:
     assert eval(repr(value)) == value  # noqa: S307 - that is the promise
     with pytest.raises(InputError, match="kind of mark 'plain'"):
         Overwriting(kind="plain")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="between 0 and 1, got 0"):
+    with pytest.raises(InputError, match=r"fraction must lie in \(0, 1\), got 0"):
         Overwriting(fraction=0.0)
 
 
@@ -61,7 +61,7 @@ def test_marked_images_replace_some_of_the_attackers(
 
 def test_the_thiefs_mark_takes(net: TinyNet, data: ImageData, test_data: ImageData) -> None:
     attacked = attack(
-        net, data, "overwrite", device="cpu", epochs=12, batch_size=32, fraction=0.2, recipe="paper", every=4
+        net, data, "overwrite", device="cpu", epochs=12, batch_size=32, fraction=0.2, protocol="paper", every=4
     )
     assert attacked.record.metrics["own_rate"] > 0.9
     fresh = own_key(0, "content", 4, SHAPE).samples(test_data, purpose="verify")

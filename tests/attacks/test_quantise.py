@@ -15,10 +15,10 @@ def test_settings() -> None:
     value = Quantisation()
     assert (value.bits, value.ba_drop) == (None, 0.02)
     assert eval(repr(value)) == value  # noqa: S307 - that is the promise
-    with pytest.raises(InputError, match=r"lie in 2\.\.16, got 1"):
+    with pytest.raises(InputError, match=r"bits must lie in \[2, 16\], got 1"):
         Quantisation(bits=1)
-    with pytest.raises(InputError, match="one recipe, 'sound', got 'paper'"):
-        Quantisation(recipe="paper")
+    with pytest.raises(InputError, match="one protocol, 'sound', got 'paper'"):
+        Quantisation(protocol="paper")
 
 
 def test_a_row_by_hand() -> None:

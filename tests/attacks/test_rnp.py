@@ -146,10 +146,10 @@ def test_a_few_steps(network: str) -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match="got images=1"):
+    with pytest.raises(InputError, match="images must be at least 2, got 1"):
         ReconstructiveNeuronPruning(images=1)
-    with pytest.raises(InputError, match="one recipe"):
-        ReconstructiveNeuronPruning(recipe="paper")
+    with pytest.raises(InputError, match="one protocol"):
+        ReconstructiveNeuronPruning(protocol="paper")
     bare = nn.Sequential(nn.Flatten(), nn.AdaptiveAvgPool1d(16), nn.Linear(16, 4))
     with pytest.raises(InputError, match="no BatchNorm, no convolution and no inner linear layer"):
         attack(bare, stripes(8), "rnp", device="cpu")

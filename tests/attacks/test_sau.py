@@ -139,7 +139,7 @@ def test_a_step_equals_the_slow_reference(net: TinyNet) -> None:
 
 
 def test_passes_and_curve(net: TinyNet, data: ImageData) -> None:
-    attacked = attack(net, data, "sau", preset="cpu", device="cpu")
+    attacked = attack(net, data, "sau", scale="cpu", device="cpu")
     assert attacked.curve is not None
     assert (attacked.curve.name, attacked.curve.values) == ("rounds", (1, 2))
     assert attacked.record.images == 2 * 9 * 288 + 3 * 32
@@ -151,7 +151,7 @@ def test_a_few_steps(network: str) -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match="got eps=2"):
+    with pytest.raises(InputError, match=r"eps must lie in \(0, 1\], got 2"):
         SharedAdversarialUnlearning(eps=2.0)
-    with pytest.raises(InputError, match="one recipe"):
-        SharedAdversarialUnlearning(recipe="paper")
+    with pytest.raises(InputError, match="one protocol"):
+        SharedAdversarialUnlearning(protocol="paper")

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from indelible.attacks import ATTACKS, attack
 from indelible.attacks.base import Removal
-from indelible.attacks.strength import change_at_budget, weight_matrices
+from indelible.attacks.magnitude import weight_matrices
+from indelible.attacks.strengths import change_at_budget
 from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
 from indelible.data.images import ImageData
@@ -120,7 +121,7 @@ def test_networks_of_the_catalogue(name: str, network: str) -> None:
 def test_passes_are_those_that_the_card_says(name: str) -> None:
     """With 40 images: every strength and the stolen model by all; BNP fits to 36 and chooses by 4."""
     stolen, strengths = build_model("resnet-w8", classes=4, shape=(3, 32, 32), seed=0), ATTACKS[name].build.strengths
-    found = attack(stolen, stripes(40), name, device="cpu", preset="cpu").record.images
+    found = attack(stolen, stripes(40), name, device="cpu", scale="cpu").record.images
     expected = (len(strengths) + 1) * 40
     if name == "bnp":
         expected = 36 + (len(strengths) + 1) * 4

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from indelible.attacks.base import Removal
-from indelible.attacks.strengths import settle, try_rounds, try_strengths
+from indelible.attacks.strengths import try_rounds, try_strengths
 from indelible.base.errors import InputError
 from indelible.data.images import Data, ImageData
 from tests.conftest import stripes
@@ -116,12 +116,3 @@ def test_rounds_go_on_from_each_other_and_the_most_within_the_budget_are_kept() 
     assert (work.curve.name, work.curve.values, work.curve.chosen) == ("rounds", (1, 2, 3), 2)
     assert work.model.get_parameter("broken").item() == 0.5
     assert work.images == 4 * 4
-
-
-def test_settle_with_a_fixed_value() -> None:
-    work = job()
-    built = {0.1: Bars(), 0.9: Bars()}
-    to_value(built[0.9], 0.9, work.data)
-    chosen = settle(work, "s", (0.1, 0.9), (1.0, 0.0), built.__getitem__, reference=1.0, ba_drop=0.02, fixed=0.9)
-    assert chosen == 0.9
-    assert work.model.get_parameter("broken").item() == pytest.approx(0.9)

@@ -65,7 +65,7 @@ def test_a_few_steps(network: str) -> None:
 def test_refusals() -> None:
     with pytest.raises(InputError, match=r"base <= second_peak <= peak, got base=0.0003, second_peak=0.5, peak=0.1"):
         SuperFineTuning(peak=0.1, second_peak=0.5)
-    with pytest.raises(InputError, match="at least 2 steps"):
+    with pytest.raises(InputError, match="cycle must be at least 2, got 1"):
         SuperFineTuning(cycle=1)
-    with pytest.raises(InputError, match="one recipe"):
-        SuperFineTuning(recipe="paper")
+    with pytest.raises(InputError, match="one protocol"):
+        SuperFineTuning(protocol="paper")

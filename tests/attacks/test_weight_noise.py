@@ -17,10 +17,10 @@ def test_settings() -> None:
     assert (value.sigma, value.ba_drop) == (None, 0.02)
     assert eval(repr(value)) == value  # noqa: S307 - that is the promise
     for sigma in (-0.1, float("nan")):
-        with pytest.raises(InputError, match="from 0 on, got"):
+        with pytest.raises(InputError, match="sigma must be at least 0, got"):
             WeightNoise(sigma=sigma)
-    with pytest.raises(InputError, match="one recipe, 'sound', got 'paper'"):
-        WeightNoise(recipe="paper")
+    with pytest.raises(InputError, match="one protocol, 'sound', got 'paper'"):
+        WeightNoise(protocol="paper")
 
 
 def test_noise_by_hand() -> None:

@@ -11,7 +11,7 @@ import pytest
 import indelible.cli
 from indelible.base import allocator
 from indelible.base.allocator import keep_freed_memory
-from indelible.train.starting import spread
+from indelible.train.start_processes import spread
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these thresholds")
@@ -23,7 +23,7 @@ ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)
 import torch
 torch.set_num_threads(1)
 """
-_KEEP = "from indelible.base.allocator import hand_back_memory, keep_freed_memory; assert keep_freed_memory()\n"
+_KEEP = "from indelible.base.allocator import keep_freed_memory; assert keep_freed_memory()\n"
 # What a user writes, command line included, in a process of their own.
 _LIBRARY = """
 import indelible
@@ -46,17 +46,6 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(40):
     torch.ones(40_000_000 // 4)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-_RESIDENT = """
-from pathlib import Path
-def megabytes():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 // 1_000_000
-blocks = [torch.ones(40_000_000 // 4) for _ in range(8)]
-barrier = torch.ones(1000)  # the top of the heap stays in use: only pages below it can be given back
-del blocks
-kept = megabytes()
-hand_back_memory()
-print(kept - megabytes())
 """
 
 
@@ -84,10 +73,6 @@ def test_blocks_are_not_mapped_afresh(plain: int) -> None:
 def test_a_library_call_leaves_the_process_of_its_caller_alone(plain: int) -> None:
     """Large blocks are mapped afresh after embed(), attack(), verify() and main(), as they were before."""
     assert _run(_LIBRARY, _FAULTS) > 0.8 * plain
-
-
-def test_memory_is_handed_back_between_pieces_of_work() -> None:
-    assert _run(_KEEP, _RESIDENT) > 250  # of 320 MB
 
 
 def _kept(folder: Path) -> None:

@@ -18,13 +18,14 @@ from indelible.base.checks import (
     check_image_shape,
     check_is_key,
     check_module,
+    check_ranges,
     check_settings,
     check_trainable,
     key_numbers,
     whole_number,
 )
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.embed import AdversarialPerturbation
+from indelible.embedding import AdversarialPerturbation
 from indelible.keys.key import Key
 from indelible.train import TrainSettings
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
@@ -61,7 +62,7 @@ def test_what_fits(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
 def test_what_does_not(name: str, value: Any) -> None:
-    with pytest.raises(InputError, match=f"the setting '{name}' must be .*, but came as"):
+    with pytest.raises(InputError, match=f"the setting '{name}' must be .*, got"):
         check_settings(Example, {name: value}, "setting")
 
 
@@ -231,3 +232,24 @@ def test_infinite_settings_are_refused_by_name(value: float, key: Key) -> None:
         indelible.embed(TinyNet(), stripes(8), key, AdversarialPerturbation(eps=abs(value)))
     with pytest.raises(InputError, match="'lr' of TrainSettings must be a finite number"):
         TrainSettings(lr=value)
+
+
+@pytest.mark.parametrize(
+    ("interval", "inside", "outside", "message"),
+    [
+        ("[0, 1)", 0.0, 1.0, r"share must lie in \[0, 1\), got 1\. The default is 0\.5\."),
+        ("(0, 1]", 1.0, 0.0, r"share must lie in \(0, 1\], got 0\."),
+        ("[2, inf)", 2.0, 1.5, r"share must be at least 2, got 1\.5\."),
+        ("(0, inf)", 0.1, 0.0, r"share must be greater than 0, got 0\."),
+        ("[0, inf)", 0.0, math.nan, r"share must be at least 0, got nan\."),
+    ],
+)
+def test_a_setting_outside_its_interval_is_refused(interval: str, inside: float, outside: float, message: str) -> None:
+    @dataclass(frozen=True)
+    class Settings:
+        share: float | None = 0.5
+
+    check_ranges(Settings(inside), {"share": interval})
+    check_ranges(Settings(None), {"share": interval})
+    with pytest.raises(InputError, match=message):
+        check_ranges(Settings(outside), {"share": interval})

@@ -18,8 +18,8 @@ from indelible.attacks import ATTACKS
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.methods import resolve
 from indelible.cli import main
-from indelible.embed import EMBEDDINGS
-from indelible.report.names import attack_title
+from indelible.embedding import EMBEDDINGS
+from indelible.report.model_stages import attack_title
 from tests.conftest import TinyNet, stripes
 
 PAGE = Path(__file__).parents[2] / "docs" / "contributing.md"
@@ -61,8 +61,8 @@ MODULE = """
 from dataclasses import dataclass
 from indelible.attacks.base import ATTACKS, RemovalAttack
 from indelible.base.registry import MethodInfo
-from indelible.embed.base import EmbeddingMethod
-from indelible.embed.vanilla import Vanilla
+from indelible.embedding.base import EmbeddingMethod
+from indelible.embedding.vanilla import Vanilla
 
 @dataclass(frozen=True, kw_only=True)
 class Halve(RemovalAttack):

@@ -11,12 +11,12 @@ import pytest
 from torch import Tensor
 
 from indelible.attacks.base import Removal, RemovalAttack
-from indelible.bench.cells import Cell, data_digests, plan_cells
-from indelible.bench.engines import Job
-from indelible.bench.preset import Preset, load_preset
+from indelible.bench.cells import BenchCell, data_digests, plan_cells
+from indelible.bench.do_cell import Outcome, do_cell
+from indelible.bench.preset import BenchPreset, load_preset
+from indelible.bench.runner import Job
 from indelible.bench.store import open_store
-from indelible.bench.work import Outcome, do_cell
-from indelible.embed import EMBEDDINGS
+from indelible.embedding import EMBEDDINGS
 from tests.conftest import TinyNet, stripes
 
 PRESET = """# indelible bench run micro.toml
@@ -33,7 +33,7 @@ target = 0
 [kinds.content]
 
 [train]
-preset = "cpu"
+scale = "cpu"
 epochs = 2
 batch_size = 32
 evaluate_every = 1
@@ -93,7 +93,7 @@ def write_preset(folder: Path, *, extra: str = "", images: int = 160, change: tu
     return path
 
 
-def known_preset(name: str) -> Preset:
+def known_preset(name: str) -> BenchPreset:
     """Return a preset of the package; the test is skipped if it names a method that is not registered."""
     preset = load_preset(name)
     unknown = {method.name for method in preset.methods} - set(EMBEDDINGS)
@@ -102,7 +102,7 @@ def known_preset(name: str) -> Preset:
     return preset
 
 
-def cells_of(path: Path) -> tuple[Preset, list[Cell]]:
+def cells_of(path: Path) -> tuple[BenchPreset, list[BenchCell]]:
     """Return a preset and its cells."""
     preset = load_preset(path)
     return preset, plan_cells(preset, data_digests(preset))
@@ -154,10 +154,10 @@ class InlineEngine:
         pass
 
     def submit(self, job: Job) -> None:
-        self.done.append(job.digest)
+        self.done.append(job.cell.digest)
         outcome = self.hook(job) if callable(self.hook) else None
         if outcome is None:
-            outcome = do_cell(open_store(job.store), Cell.from_json(job.cell), device="cpu", more=job.more)
+            outcome = do_cell(open_store(job.store), job.cell, device="cpu", more=job.more)
         self.outcomes.append(outcome)
 
     def wait(self, seconds: float) -> list[Outcome]:

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indelible.bench.demo import DEMO, DemoSettings, Row, run_demo
+from indelible.bench.demo import DEMO, DemoRow, DemoSettings, run_demo
 from indelible.report import markdown_table, write_report
-from indelible.train.run import Run
+from indelible.train.run_folder import Run
 from tests.conftest import stripes
 
 
@@ -21,8 +21,8 @@ def small(tmp_path: Path) -> DemoSettings:
         y_test=test.labels.numpy(),
     )  # fmt: skip
     rows = (
-        Row(name="app", title="APP", method="app", settings={"rows": 8, "clean_rows": 8, "alpha": 0.5}),
-        Row(name="unmarked", title="unmarked", method=None, settings={}),
+        DemoRow(name="app", title="APP", method="app", settings={"rows": 8, "clean_rows": 8, "alpha": 0.5}),
+        DemoRow(name="unmarked", title="unmarked", method=None, settings={}),
     )
     return replace(
         DEMO, data=str(path), model="tests.conftest:TinyNet", rows=rows, attack={"epochs": 1, "batch_size": 32},

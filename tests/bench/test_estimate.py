@@ -3,18 +3,23 @@
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from indelible.attacks import ATTACKS
-from indelible.bench.cells import Cell, plan_cells
-from indelible.bench.estimate import Size, estimate, evaluation_passes, size_of, training_passes
+from indelible.attacks.preprocess import InputPreprocessing
+from indelible.bench.cells import BenchCell, plan_cells
+from indelible.bench.estimate import DataSize, estimate, evaluation_passes, plain_rate, size_of, training_passes
 from indelible.bench.preset import load_preset, preset_names
 from indelible.bench.runner import Board, run_cells
 from indelible.bench.store import open_store
+from indelible.embedding.cae import ConferrableExamples
+from indelible.embedding.rose import Rose
+from indelible.train import TrainSettings
 from tests.bench.micro import OTHER_ATTACKS, InlineEngine, cells_of, known_preset, write_preset
 
-CIFAR = Size(train=50_000, test=10_000, classes=10, shape=(3, 32, 32))
+CIFAR = DataSize(train=50_000, test=10_000, classes=10, shape=(3, 32, 32))
 
 
 def test_the_papers_passes_by_hand() -> None:
@@ -43,7 +48,7 @@ def test_passes_of_attacks_that_only_look(tmp_path: Path) -> None:
     _, cells = cells_of(write_preset(tmp_path, extra=extra))
     cells = [cell for cell in cells if cell.method == "app"]
     model = next(cell for cell in cells if cell.attack is None)
-    size = Size(train=160, test=80, classes=4, shape=(3, 32, 32))
+    size = DataSize(train=160, test=80, classes=4, shape=(3, 32, 32))
     passes = {cell.attack: training_passes(cell, size, model) for cell in cells if cell.attack}
     assert (passes["clp"], passes["magnitude"], passes["quantise"]) == (22 * 32, 24 * 32, 6 * 32)
     assert passes["weight-noise"] == 12 * 32
@@ -69,22 +74,37 @@ def test_passes_of_later_attacks_by_hand() -> None:
     cells = plan_cells(load_preset("cifar10-paper"), {"cifar10": None, "svhn": None})
     model = next(cell for cell in cells if cell.attack is None)
     some = next(cell for cell in cells if cell.attack == "ft")
-    later = ("ft-sam", "super-ft", "fst", "i-bau", "sau", "rnp", "rehearse")
+    later = ("ft-sam", "super-ft", "fst", "i-bau", "sau", "rnp", "rehearse", "invert")
 
-    def cell_of(name: str, **settings: float) -> Cell:
+    def cell_of(name: str, **settings: float) -> BenchCell:
         own = ATTACKS[name].build(**settings).to_json()
         return replace(some, settings={**some.settings, "attack": name, "attack_settings": own})
 
     passes = {name: training_passes(cell_of(name), CIFAR, model) for name in later}
     assert passes == {
         "ft-sam": 3 * 2 * 25 * 10_000, "super-ft": 3 * 30 * 10_000, "fst": 3 * 10 * 10_000, "i-bau": 5 * 4 * 10_000,
-        "sau": 25 * 15 * 10_000, "rnp": 40 * 500, "rehearse": 3 * 30 * 10_000,
+        "sau": 25 * 15 * 10_000, "rnp": 40 * 500, "rehearse": (4 * 10 + 30) * 10_000,
+        "invert": 2 * 15 * 10 * 10_000 + 2 * 30 * 10_000,
     }  # fmt: skip
     points = {name: (evaluation_passes(cell_of(name), CIFAR) - 40_000) / 20_000 for name in later}
-    assert points == {"ft-sam": 3, "super-ft": 3, "fst": 3, "i-bau": 5, "sau": 5, "rnp": 20, "rehearse": 3}
+    assert points == {"ft-sam": 3, "super-ft": 3, "fst": 3, "i-bau": 5, "sau": 5, "rnp": 20, "rehearse": 5, "invert": 2}
+    small = cell_of("invert", cleanse_images=3000, cleanse_epochs=1, epochs=4, share=0.5)
+    assert training_passes(small, CIFAR, model) == 2 * 10 * 3_000 + 4 * 10_000
+    assert evaluation_passes(small, CIFAR) == 40_000
     fixed = cell_of("ft-sam", rho=2.0)
     assert training_passes(fixed, CIFAR, model) == 2 * 25 * 10_000
     assert evaluation_passes(fixed, CIFAR) == 40_000
+
+
+def test_passes_of_rose_cae_and_preprocessing_by_hand() -> None:
+    """A thousand images for two epochs in batches of 100: 2,000 plain passes, and what each adds."""
+    train = TrainSettings(epochs=2, batch_size=100)
+    assert Rose(rows=25).passes(train, 1000) == 2000 * 1.25
+    fingerprint = ConferrableExamples(surrogates=2, references=3, held=1, share=0.5, candidates=10, steps=4)
+    assert fingerprint.passes(train, 1000) == 2000 + 0.5 * 2000 * (2 * 2 + 3 + 1) + 10 * 4 * (1 + 2 + 3)
+    # Six strengths of JPEG and the stolen model choose; five transforms are noted.
+    assert InputPreprocessing().passes(500, 10) == 12 * 500
+    assert InputPreprocessing(transform="flip").curve_models() == 1
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -92,7 +112,7 @@ def test_every_shipped_preset_can_be_estimated(name: str) -> None:
     preset = known_preset(name)
     cells = plan_cells(preset, defaultdict[str, None](lambda: None))
     models = {cell.digest: cell for cell in cells if cell.attack is None}
-    assert all(training_passes(cell, CIFAR, models[cell.needs or cell.digest]) > 0 for cell in cells)
+    assert all((training_passes(cell, CIFAR, models[cell.needs or cell.digest]) or 0) > 0 for cell in cells)
 
 
 def test_exponential_weights_share_the_runs_epochs_on_a_cpu() -> None:
@@ -122,7 +142,16 @@ def test_estimates_agree_with_what_runs_count(tmp_path: Path) -> None:
     assert found.hours(2) == pytest.approx(sum(found.seconds.values()) / 7200)
 
 
-def _record(cell: Cell, hardware: dict[str, object], *, rate: float = 50.0, seconds: float = 8.0) -> dict[str, object]:
+def test_a_plain_step_is_timed_after_one_to_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is read before each of two steps and after the second, which takes half a second of it."""
+    readings = iter([10.0, 20.0, 20.5])
+    monkeypatch.setattr("indelible.bench.estimate.time", SimpleNamespace(perf_counter=lambda: next(readings)))
+    assert plain_rate("resnet-mini", shape=(1, 28, 28), batch_size=4) == 8.0
+
+
+def _record(
+    cell: BenchCell, hardware: dict[str, object], *, rate: float = 50.0, seconds: float = 8.0
+) -> dict[str, object]:
     return {**cell.to_json(), "images_per_second": rate, "seconds": seconds, "hardware": hardware}
 
 
@@ -154,7 +183,7 @@ def test_what_a_method_of_others_costs_is_unknown_until_a_cell_is_finished(tmp_p
 def test_sizes_of_sets_that_are_not_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("INDELIBLE_DATA", str(tmp_path))
     size_of.cache_clear()
-    assert size_of("cifar100") == Size(train=50_000, test=10_000, classes=100, shape=(3, 32, 32))
+    assert size_of("cifar100") == DataSize(train=50_000, test=10_000, classes=100, shape=(3, 32, 32))
     assert size_of("cifar100?train=500").train == 500
     preset = load_preset("imagenet100-paper")
     cells = plan_cells(preset, {preset.data: None, "svhn": None})[:3]

@@ -1,16 +1,17 @@
 """The runner in one process: order, dependencies, reuse, failures, cells that somebody else does."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from scipy.stats import binom
 
-from indelible.bench.cells import Cell, select
-from indelible.bench.engines import Job
+from indelible.bench.cells import select
+from indelible.bench.do_cell import Outcome, do_cell
 from indelible.bench.results import collect_results, extra_fields
-from indelible.bench.runner import Board, State, run_cells
+from indelible.bench.runner import Board, Job, State, run_cells
 from indelible.bench.store import open_store
-from indelible.bench.work import Outcome, do_cell
 from tests.bench.micro import InlineEngine, cells_of, write_preset
 
 
@@ -42,9 +43,14 @@ def test_everything_once_in_order_and_never_again(preset: Path, tmp_path: Path) 
     assert first["reported"] == {"ba": 0.9386, "wsr": 0.9956}
     assert second["reported"] == {"ba": 0.918, "wsr": 0.5678}
     assert second["command"].endswith("--only tests.conftest:TinyNet/content/vanilla/ft/0")
-    assert 0.0 <= second["measured"]["p_value"] <= 1.0
-    assert second["seconds"] > 0
     assert second["images"] == 2 * 32  # two epochs of a fifth of 160 images
+    assert second["images_per_second"] == pytest.approx(2 * 32 / second["seconds"])
+    for measured in (first["measured"], second["measured"]):
+        assert measured["trials"] == 60  # 80 test images, a quarter of them of the target class
+        assert measured["wsr"] == measured["hits"] / 60
+        # A tenth of alpha = 1e-6 pays for the chance that the limit of the decoys' rate is too low.
+        tail = float(binom.sf(measured["hits"] - 1, 60, measured["null_rate"]))
+        assert measured["p_value"] == pytest.approx(min(1.0, tail + 1e-7), rel=1e-6)
     assert [row["epoch"] for row in first["history"]] == [1, 2]
 
     again = InlineEngine()
@@ -84,10 +90,10 @@ def test_a_failed_model_blocks_its_attacks_and_nothing_else(preset: Path, tmp_pa
     broken = next(cell for cell in cells if cell.method == "vanilla" and cell.attack is None)
 
     def hook(job: Job) -> Outcome | None:
-        if job.digest != broken.digest:
+        if job.cell.digest != broken.digest:
             return None
-        spoilt = {**job.cell, "settings": {**job.cell["settings"], "architecture": "no-such-network"}}
-        return do_cell(open_store(job.store), Cell.from_json(spoilt), device="cpu")
+        spoilt = replace(job.cell, settings={**job.cell.settings, "architecture": "no-such-network"})
+        return do_cell(open_store(job.store), spoilt, device="cpu")
 
     board = Board(cells)
     run_cells(board, store, InlineEngine(hook), device="cpu")
@@ -109,7 +115,7 @@ def test_a_lost_worker_is_replaced_twice_then_given_up(preset: Path, tmp_path: P
     _, cells = cells_of(preset)
     model = [cell for cell in cells if cell.method == "vanilla" and cell.attack is None]
     store = open_store(tmp_path / "store")
-    lost = InlineEngine(lambda job: Outcome(digest=job.digest, state="lost", error="killed"))
+    lost = InlineEngine(lambda job: Outcome(digest=job.cell.digest, state="lost", error="killed"))
     board = Board(model)
     run_cells(board, store, lost)
     assert len(lost.done) == 3
@@ -117,8 +123,8 @@ def test_a_lost_worker_is_replaced_twice_then_given_up(preset: Path, tmp_path: P
     calls = []
 
     def once(job: Job) -> Outcome | None:
-        calls.append(job.digest)
-        return Outcome(digest=job.digest, state="lost") if len(calls) == 1 else None
+        calls.append(job.cell.digest)
+        return Outcome(digest=job.cell.digest, state="lost") if len(calls) == 1 else None
 
     board = Board(model)
     run_cells(board, store, InlineEngine(once), device="cpu")

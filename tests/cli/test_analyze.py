@@ -1,15 +1,16 @@
 """``indelible analyze`` from the command line, on small runs of the embedded data."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 import torch
 
 import indelible
-from indelible.cli import analyze, main
+from indelible.cli import analyze, main, parser
 from indelible.keys.key import Key
-from indelible.train.run import Architecture, Run
+from indelible.train.run_folder import Architecture, Run
 from tests.conftest import SECRET
 
 SHAPE = (1, 28, 28)
@@ -23,7 +24,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     architecture = Architecture(name="resnet-w8", classes=10, shape=SHAPE)
     key = Key.create(classes=10, shape=SHAPE, target=3, secret=SECRET)
     made = indelible.embed(
-        architecture.build(seed=5), train.subset(split.owner), key, "vanilla", fraction=0.2,
+        architecture.build(seed=5), train.subset(split.owner), key, "vanilla", scale="paper", fraction=0.2,
         train=indelible.TrainSettings(epochs=1, batch_size=32, max_steps=2),
     )  # fmt: skip
     Run.save(
@@ -71,8 +72,8 @@ def test_each_figure(words: list[str], run_folder: Path, tmp_path: Path, capsys:
 
 def test_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cells = [
-        {"method": "app", "seed": 0, "attack": None, "settings": {"method_settings": {"eps": eps}},
-         "measured": {"ba": 0.9, "wsr": eps}}
+        {"dataset": "d", "architecture": "net", "kind": "content", "method": "app", "seed": 0, "attack": None,
+         "settings": {"method_settings": {"eps": eps}}, "measured": {"ba": 0.9, "wsr": eps}}
         for eps in (0.1, 0.2)
     ]  # fmt: skip
     (tmp_path / "results.json").write_text(json.dumps({"preset": "p", "cells": cells}))
@@ -91,4 +92,8 @@ def test_bad_input(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_help_ends_in_examples() -> None:
     assert analyze.HELP
-    assert all(line.startswith("indelible analyze ") for line in analyze.EXAMPLES)
+    assert len(analyze.EXAMPLES) > 1
+    for line in analyze.EXAMPLES:
+        words = shlex.split(line, comments=True)
+        assert words[:2] == ["indelible", "analyze"]
+        assert parser().parse_args(words[1:]).command == "analyze"

@@ -24,7 +24,7 @@ def bench(capsys: pytest.CaptureFixture[str], *words: str | Path, code: int = 0)
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     known = json.loads(bench(capsys, "list", "--json"))
-    assert {"smoke", "cifar10-cpu", "cifar10-paper", "ft-learning-rates", "speed"} <= known.keys()
+    assert {"smoke", "cifar10-cpu", "cifar10-paper", "ft-learning-rates"} <= known.keys()
     assert "Table 1" in bench(capsys, "list")
 
 
@@ -100,6 +100,7 @@ def test_failures_are_told_and_give_exit_code_one(
     ("words", "said"),
     [
         (["run", "smok"], "Did you mean 'smoke'"),
+        (["run", "forgery"], "unknown preset 'forgery'"),
         (["run", "smoke", "--engine", "slurm"], "unknown engine 'slurm'"),
         (["plan", "smoke", "--only", "nothing"], "no cell matches"),
         (["run", "cifar100-paper"], "indelible data fetch cifar100"),

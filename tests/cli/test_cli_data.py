@@ -40,7 +40,7 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert text.endswith("Fetch it with:  indelible data fetch cifar10\n")
     assert _run("info", "fashion-mini", "--json") == 0
     assert json.loads(capsys.readouterr().out)["licence"].startswith("MIT")
-    with pytest.raises(UnknownNameError):
+    with pytest.raises(UnknownNameError, match=r"unknown data set 'cifar'.*Did you mean 'cifar10'"):
         _run("info", "cifar")
 
 
@@ -56,6 +56,7 @@ def test_fetch(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 def test_examples_parse() -> None:
     parser = argparse.ArgumentParser()
     command.configure(parser)
+    assert len(command.EXAMPLES) > 1
     for example in command.EXAMPLES:
         assert example.startswith("indelible data ")
         parser.parse_args(example.split()[2:])

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,10 @@ from torch import nn
 
 from indelible.base.errors import InputError
 from indelible.base.records import Record
-from indelible.cli import main, report
+from indelible.cli import main, parser, report
 from indelible.data.splits import Split
-from indelible.report.paper import FORMATS
-from indelible.train.run import Architecture, Run
+from indelible.report import FORMATS
+from indelible.train.run_folder import Architecture, Run
 from tests.report.results import make_results
 
 
@@ -60,7 +61,11 @@ def test_the_formats_are_those_that_tables_have() -> None:
 
 def test_help_ends_in_examples() -> None:
     assert report.HELP
-    assert all(line.startswith("indelible report ") for line in report.EXAMPLES)
+    assert len(report.EXAMPLES) > 1
+    for line in report.EXAMPLES:
+        words = shlex.split(line, comments=True)
+        assert words[:2] == ["indelible", "report"]
+        assert parser().parse_args(words[1:]).command == "report"
 
 
 def test_the_papers_tables_need_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,20 +79,13 @@ def test_the_papers_tables_need_no_run(tmp_path: Path, monkeypatch: pytest.Monke
     assert r"\textbf{99.77} & \textbf{67.84}" in Path("m.tex").read_text(encoding="utf-8")
 
 
-def test_several_sheets_are_named_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run("--reported", "cifar10", "--format", "csv", "--out", str(tmp_path / "t.csv"), "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {
-        "reports": [str(tmp_path / "t-cifar10.csv"), str(tmp_path / "t-cifar10-ba.csv")]
-    }
-
-
 def test_results_and_a_store_give_tables(tmp_path: Path) -> None:
     document = make_results(kinds=["content"], methods=["vanilla", "app"], attacks=["ft"])
     results, records = tmp_path / "results.json", tmp_path / "bench" / "records"
     results.write_text(json.dumps(document))
     records.mkdir(parents=True)
     for number, cell in enumerate(document["cells"]):
-        (records / f"{number}.json").write_text(json.dumps(cell))
+        (records / f"{number}.json").write_text(json.dumps(cell | {"preset": document["preset"]}))
     for given, out in ((results, tmp_path / "a.md"), (tmp_path / "bench", tmp_path / "b.md")):
         assert _run(str(given), "--format", "markdown", "--out", str(out)) == 0
     assert (tmp_path / "a.md").read_text() == (tmp_path / "b.md").read_text()

@@ -96,17 +96,6 @@ def test_unknown_augmentation_lists_the_choices() -> None:
         augment(torch.zeros(1, 1, 4, 4), "flip-crop", torch.Generator())  # type: ignore[arg-type]
 
 
-def test_given_flips_alternate_and_drawn_ones_do_not() -> None:
-    images = torch.from_numpy(pixels(6, (3, 32, 32)))
-    flips = torch.tensor([True, False, True, True, False, False])
-    found = augment(images, "crop-alternate", torch.Generator().manual_seed(2), flips=flips)
-    cropped = augment(images, "crop", torch.Generator().manual_seed(2))
-    expected = [slow_flip(image) if turned else image for image, turned in zip(cropped, flips, strict=True)]
-    assert torch.equal(found, torch.stack(expected))
-    drawn = augment(images, "crop-alternate", torch.Generator().manual_seed(2))
-    assert torch.equal(drawn, augment(images, "crop-flip", torch.Generator().manual_seed(2)))
-
-
 def test_nothing_that_came_in_is_changed() -> None:
     images = torch.from_numpy(pixels(8, (3, 8, 8)))
     before = images.clone()

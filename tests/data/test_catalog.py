@@ -15,12 +15,10 @@ from indelible.base.errors import DamagedFileError, InputError, StorageError, Un
 from indelible.base.files import read_json, write_tensors
 from indelible.data import download as download_module
 from indelible.data import fetch, load
-from indelible.data.cache import CACHE
 from indelible.data.catalog import data_root
-from indelible.data.download import Patience
-from indelible.data.images import ImageData
-from indelible.data.install import MANIFEST
+from indelible.data.install import DECODED, MANIFEST
 from indelible.data.sources import SOURCES, Place, RemoteFile, Source
+from indelible.data.sources.source import Rows
 from tests.data.makers import cifar10_files, labels, pixels, tar, write_files, write_mnist, write_picture
 from tests.data.servers import Site, serving
 
@@ -30,8 +28,8 @@ Install = Callable[[Source], None]
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("INDELIBLE_DATA", str(tmp_path / "root"))
-    quick = Patience(timeout=300.0, tries=2, pause=0.001)
-    monkeypatch.setattr(download_module, "Patience", lambda: quick)
+    for name, value in {"_TIMEOUT": 300.0, "_TRIES": 2, "_PAUSE": 0.001}.items():
+        monkeypatch.setattr(download_module, name, value)
     return tmp_path / "root"
 
 
@@ -55,7 +53,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Place], str], Source
 def _web(site: Site, name: str = "cifar.tar.gz", digest: str | None = None, place: str = "binary") -> Place:
     content = site.files.get(name, b"")
     file = RemoteFile(name=name, url=f"{site.url}/{name}", digests=(digest or _sha256(content),))
-    return Place(name=place, title=place, kind="web", files=(file,))
+    return Place(name=place, title=place, files=(file,))
 
 
 Tiny = Callable[..., Source]
@@ -228,16 +226,16 @@ def fetched(tiny: Tiny, root: Path, tmp_path: Path) -> Path:
 
 def test_cache_is_used_and_rebuilt_when_stale(fetched: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = load("cifar10")[0].digest()
-    cache = fetched / CACHE
+    cache = fetched / DECODED
     whole = cache.read_bytes()
     reads: list[Path] = []
 
-    def read(folder: Path) -> tuple[ImageData, ImageData]:
+    def read(folder: Path) -> tuple[Rows, Rows]:
         reads.append(folder)
         return original(folder)
 
-    original = SOURCES["cifar10"].read
-    monkeypatch.setitem(SOURCES._entries, "cifar10", replace(SOURCES["cifar10"], read=read))
+    original = SOURCES["cifar10"].rows
+    monkeypatch.setitem(SOURCES._entries, "cifar10", replace(SOURCES["cifar10"], rows=read))
     assert load("cifar10")[0].digest() == wanted
     assert not reads
     altered = bytearray(whole)
@@ -256,19 +254,19 @@ def test_cache_is_used_and_rebuilt_when_stale(fetched: Path, monkeypatch: pytest
 
 
 def test_cache_of_other_files_is_not_used(fetched: Path, tmp_path: Path) -> None:
-    before = (fetched / CACHE).read_bytes()
+    before = (fetched / DECODED).read_bytes()
     manifest = json.loads((fetched / MANIFEST).read_text())
     manifest["files"]["test_batch.png"]["sha256"] = "0" * 64
     (fetched / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(DamagedFileError, match=r"test_batch\.png.*indelible data fetch cifar10"):
         load("cifar10")
-    assert (fetched / CACHE).read_bytes() == before
+    assert (fetched / DECODED).read_bytes() == before
     fetch("cifar10", place=tmp_path / "mine")
     assert len(load("cifar10")[1]) == 4
 
 
 def test_altered_or_missing_files_are_named_when_needed(fetched: Path) -> None:
-    (fetched / CACHE).unlink()
+    (fetched / DECODED).unlink()
     (fetched / "raw" / "test_batch.png").write_bytes(b"x")
     with pytest.raises(DamagedFileError, match=r"test_batch\.png.*Run 'indelible data fetch cifar10' again"):
         load("cifar10")
@@ -281,20 +279,22 @@ def test_altered_or_missing_files_are_named_when_needed(fetched: Path) -> None:
 
 
 def test_read_only_disk_works_without_a_cache(fetched: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from indelible.data import cache
+    from indelible.data import install
 
     def refuse(*_: object) -> None:
         raise StorageError("cannot write: permission denied.")
 
-    (fetched / CACHE).unlink()
-    monkeypatch.setattr(cache, "write_tensors", refuse)
+    (fetched / DECODED).unlink()
+    monkeypatch.setattr(install, "write_tensors", refuse)
     assert len(load("cifar10")[0]) == 20
-    assert not (fetched / CACHE).exists()
+    assert not (fetched / DECODED).exists()
 
 
 def test_failed_fetch_leaves_the_old_set(fetched: Path, tmp_path: Path) -> None:
     write_files(tmp_path / "bad", cifar10_files("png", 4) | {"test_lables.json": b"[]"})
-    with pytest.raises(DamagedFileError):
+    with pytest.raises(
+        DamagedFileError, match=r"^test_lables\.json is not the published file of cifar10: expected sha256 "
+    ):
         fetch("cifar10", place=tmp_path / "bad")
     assert len(load("cifar10")[0]) == 20
     assert sorted(path.name for path in fetched.parent.iterdir()) == ["cifar10"]
@@ -309,7 +309,7 @@ def test_embedded_set_needs_no_fetch() -> None:
 def test_unknown_names_and_paths(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=r"unknown data set 'cifar': choose one of .*Did you mean 'cifar10'"):
         load("cifar")
-    with pytest.raises(UnknownNameError):
+    with pytest.raises(UnknownNameError, match=r"unknown data set 'cifar': choose one of .*Did you mean 'cifar10'"):
         fetch("cifar")
     with pytest.raises(InputError, match="neither a folder"):
         load(tmp_path / "nowhere")

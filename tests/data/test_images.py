@@ -53,27 +53,27 @@ def test_digest_is_what_it_says(small: ImageData) -> None:
     assert small.digest() == by_hand.hexdigest()
     others = [
         ImageData(IMAGES, LABELS, ("a", "b", "d")),
-        ImageData(IMAGES, LABELS.flip(0), ("a", "b", "c")) if LABELS.tolist() != LABELS.flip(0).tolist() else None,
+        ImageData(IMAGES, LABELS.roll(1), ("a", "b", "c")),
         ImageData(IMAGES.flip(0), LABELS, ("a", "b", "c")),
         ImageData(IMAGES.view(5, 3, 4, 1), LABELS, ("a", "b", "c")),
     ]
-    assert all(other is None or other.digest() != small.digest() for other in others)
+    assert len({other.digest() for other in [small, *others]}) == 5
 
 
 def test_wrong_tensors_are_refused() -> None:
-    with pytest.raises(InputError, match=r"must be uint8 of shape \(N, C, H, W\), but came as float32"):
+    with pytest.raises(InputError, match=r"must be uint8 of shape \(N, C, H, W\), got float32"):
         ImageData(IMAGES.float(), LABELS, ("a", "b", "c"))
     with pytest.raises(InputError, match=r"of shape \(5, 3, 4\)"):
         ImageData(IMAGES.view(5, 3, 4), LABELS, ("a", "b", "c"))
     with pytest.raises(InputError, match=r"labels of 'data' must be int64 of shape \(5,\)"):
         ImageData(IMAGES, LABELS[:4], ("a", "b", "c"))
-    with pytest.raises(InputError, match="came as int32"):
+    with pytest.raises(InputError, match="one for each image, got int32"):
         ImageData(IMAGES, LABELS.int(), ("a", "b", "c"))
-    with pytest.raises(InputError, match=r"must lie in 0\.\.1 \(2 classes\), but 2 occurs"):
+    with pytest.raises(InputError, match=r"must lie in 0\.\.1 \(2 classes\), got 2"):
         ImageData(IMAGES, LABELS, ("a", "b"))
 
 
 def test_labels_below_zero_are_refused_and_none_are_fine() -> None:
-    with pytest.raises(InputError, match="-1 occurs"):
-        check_labels(torch.tensor([0, -1]), 3, "x")
-    check_labels(torch.empty(0, dtype=torch.int64), 0, "x")
+    with pytest.raises(InputError, match="got -1"):
+        check_labels(torch.tensor([0, -1]), 2, 3, "x")
+    check_labels(torch.empty(0, dtype=torch.int64), 0, 0, "x")

@@ -5,7 +5,7 @@ import torch
 
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.data import load
-from indelible.data.options import DataOptions, split_options
+from indelible.data.catalog import DataOptions, split_options
 
 
 def test_names_without_options_stay() -> None:
@@ -34,9 +34,9 @@ def test_a_part_of_a_set_is_the_same_every_time() -> None:
     ("name", "said"),
     [
         ("fashion-mini?train=many", "whole numbers"),
-        ("fashion-mini?train=0", "start at 1"),
+        ("fashion-mini?train=0", "must be at least 1"),
         ("fashion-mini?per_class=5", "whole numbers"),
-        ("fashion-mini?train=1000000", "has 7500. Ask for fewer"),
+        ("fashion-mini?train=1000000", "has 7500 train images, got train=1000000"),
     ],
 )
 def test_bad_numbers(name: str, said: str) -> None:

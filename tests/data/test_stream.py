@@ -12,11 +12,9 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from indelible.base.errors import InputError
 from indelible.data.batches import Batches
+from indelible.data.convert import from_dataset, image_of, label_of
 from indelible.data.images import Data, ImageData
-from indelible.data.items import image_of, label_of
-from indelible.data.roots import memory_limit
-from indelible.data.rows import RowCache
-from indelible.data.stream import StreamData, from_dataset
+from indelible.data.stream import RowCache, StreamData, memory_limit
 from tests.data.makers import labels, pixels
 
 COUNT, SHAPE = 23, (3, 6, 5)
@@ -193,10 +191,9 @@ def _picture(image: Tensor) -> Image.Image:
     [lambda x: x, lambda x: x.float() / 255, lambda x: x.numpy(), lambda x: x.permute(1, 2, 0).numpy(), _picture],
 )
 @pytest.mark.parametrize("limit", [None, 0])
-def test_datasets_of_every_kind_of_item(convert: Any, limit: int | None, tmp_path: Path) -> None:
+def test_datasets_of_every_kind_of_item(convert: Any, limit: int | None) -> None:
     items = [(convert(image), label) for image, label in zip(IMAGES, LABELS.tolist(), strict=True)]
-    cache = tmp_path / "kept.rows" if limit == 0 else None
-    data = from_dataset(Items(items), classes=["a", "b", "c", "d"], name="s", limit=limit, cache=cache)
+    data = from_dataset(Items(items), classes=["a", "b", "c", "d"], name="s", limit=limit)
     assert isinstance(data, StreamData if limit == 0 else ImageData)
     assert_same(data, MEMORY)
 
@@ -222,9 +219,9 @@ GOOD = (IMAGES[0], 1)
     ("items", "reason"),
     [
         ([], "is empty"),
-        ([GOOD, (IMAGES[0], 1, 2)], r"item 1 of 's' must be a pair \(image, label\), but is a tuple of 3"),
+        ([GOOD, (IMAGES[0], 1, 2)], r"item 1 of 's' must be a pair \(image, label\), got a tuple of 3"),
         ([GOOD, IMAGES[0]], "item 1 of 's' must be a pair"),
-        ([GOOD, ("cat.png", 1)], r"image s\[1\] must be a PIL image, a tensor or an array, but is a str"),
+        ([GOOD, ("cat.png", 1)], r"image s\[1\] must be a PIL image, a tensor or an array, got a str"),
         ([GOOD, (IMAGES[0], "cat")], r"label of s\[1\] must be a whole number"),
         ([GOOD, GOOD, (IMAGES[0, :, :4], 1)], r"item 2 of 's' has the shape \(3, 4, 5\), but item 0 has \(3, 6, 5\)"),
         ([GOOD, (IMAGES[0].float(), 1)], r"float images of 's\[1\]' must lie in \[0, 1\]"),
@@ -282,5 +279,5 @@ def test_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INDELIBLE_MEMORY_GB", "0")
     assert isinstance(from_dataset(TensorDataset(IMAGES, LABELS)), StreamData)
     monkeypatch.setenv("INDELIBLE_MEMORY_GB", "much")
-    with pytest.raises(InputError, match="number of gigabytes, but is 'much'"):
+    with pytest.raises(InputError, match="number of gigabytes, got 'much'"):
         memory_limit()

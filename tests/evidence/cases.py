@@ -14,7 +14,7 @@ from indelible.evidence import Identity, attach_timestamp, claim, commit, reques
 from indelible.evidence.bundle import MANIFEST, MANIFEST_SIGNATURE
 from indelible.evidence.canonical import canonical
 from indelible.keys.key import Key, WatermarkSamples
-from indelible.verify.suspects import ModuleSuspect
+from indelible.verification.suspects import ModuleSuspect
 from tests.conftest import SECRET, SHAPE, MarkReader, stripes
 from tests.evidence.authority import Authority
 

@@ -13,12 +13,12 @@ from safetensors.torch import load, save
 
 from indelible.base.errors import InputError
 from indelible.base.files import canonical_json
-from indelible.base.merkle import audit_path
+from indelible.base.merkle import audit_paths
 from indelible.evidence import Identity, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical
 from indelible.evidence.commitment import entries_of
 from indelible.keys.key import Key
-from indelible.verify.suspects import ModuleSuspect
+from indelible.verification.suspects import ModuleSuspect
 from tests.conftest import SHAPE, TinyNet
 from tests.evidence.cases import Case, reader
 
@@ -375,4 +375,4 @@ def test_a_path_of_the_owner_is_the_slow_one(case: Case) -> None:
     entries = entries_of(case.key, case.data, samples=64)
     claimed = json.loads((case.bundle / "claim.json").read_bytes())
     for entry in claimed["opened"][:3]:
-        assert [bytes.fromhex(one) for one in entry["path"]] == audit_path(entries.leaves, entry["index"])
+        assert [bytes.fromhex(one) for one in entry["path"]] == audit_paths(entries.leaves, [entry["index"]])[0]

@@ -1,6 +1,5 @@
 """Every example runs to its verdict, and stays short enough to read."""
 
-import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import ALONE
 from tests.waiting import PATIENCE
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
@@ -29,9 +29,8 @@ def test_example_ends_in_a_verdict(path: Path, tmp_path: Path) -> None:
     needed = NEEDS.get(path.stem)
     if needed is not None and find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, str(path)], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE,
+        [sys.executable, str(path)], env=ALONE, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -80,7 +80,7 @@ def test_callback_does_what_the_loop_does(net: TinyNet, data: ImageData, key: Ke
 def test_what_it_cannot_do_is_refused(net: TinyNet, data: ImageData, key: Key) -> None:
     lightning, callback = pieces()
     loader = DataLoader(TensorDataset(data.images[:16].double() / 255, data.labels[:16]), batch_size=16)
-    with pytest.raises(InputError, match="one optimiser, but the module has 2"):
+    with pytest.raises(InputError, match="one optimiser, got 2"):
         trainer_of(lightning, callback(key, data)).fit(module_of(lightning, net, optimizers=2), loader)
 
 

@@ -136,7 +136,7 @@ def test_families_take_the_place_of_images() -> None:
     asked = key.samples(stripes(8), purpose="verify")
     assert asked.true is None
     assert len(asked) == 600
-    shown = {image.numpy().tobytes() for image in key.codebook().marks[0].draw(64, "embed")}  # type: ignore[union-attr]
+    shown = {image.numpy().tobytes() for image in key.codebook().marks[0].draw(64, "embed")}  # type: ignore[attr-defined]
     assert not shown & {image.numpy().tobytes() for image in asked.images[:200]}
 
 
@@ -172,9 +172,15 @@ def test_a_key_on_disk_is_the_same_key(tmp_path: Path) -> None:
         assert again == key
         assert torch.equal(again.codebook().classes, key.codebook().classes)
     public = json.loads((tmp_path / "2" / "key.json").read_text())
-    for change in ({"marks": 17}, {"bound": "0" * 64}, {"labels": "fixed"}, {"marks": None}):
+    changes: list[tuple[dict[str, object], str]] = [
+        ({"marks": 17}, "does not match its digest"),
+        ({"bound": "0" * 64}, "does not match its digest"),
+        ({"labels": "fixed"}, "a key of version 2 with fixed labels, this package reads version 1"),
+        ({"marks": None}, "2 to 1024 marks, got None"),
+    ]
+    for change, says in changes:
         (tmp_path / "2" / "key.json").write_text(json.dumps({**public, **change}))
-        with pytest.raises(DamagedFileError):
+        with pytest.raises(DamagedFileError, match=says):
             Key.load(tmp_path / "2")
 
 

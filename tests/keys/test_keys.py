@@ -9,9 +9,8 @@ import torch
 
 from indelible.base.errors import DamagedFileError, InputError, UnknownNameError
 from indelible.data.images import ImageData
-from indelible.keys.content import ContentMark
+from indelible.keys.content import ALPHABET, ContentMark, text_mask
 from indelible.keys.derive import Choices, expand
-from indelible.keys.glyphs import ALPHABET, text_mask
 from indelible.keys.key import Key
 from indelible.keys.noise import NoiseMark
 from tests.conftest import SECRET, SHAPE, stripes
@@ -152,7 +151,7 @@ class TestUnrelated:
 
     def test_too_few_are_refused_and_the_papers_needs_a_source(self) -> None:
         key = make("unrelated", source=stripes(20))
-        with pytest.raises(InputError, match="11 unrelated samples are wanted to embed"):
+        with pytest.raises(InputError, match="images to embed, too few for 11 unrelated samples"):
             key.samples(stripes(100), purpose="embed", count=11)
         with pytest.raises(InputError, match="SVHN"):
             make("unrelated", scheme="paper")
@@ -209,14 +208,24 @@ class TestKey:
             "scheme": "paper",
         }[field]  # fmt: skip
         path.write_text(json.dumps(public))
-        with pytest.raises(DamagedFileError):
+        with pytest.raises(DamagedFileError, match="version 9" if field == "version" else "does not match its digest"):
             Key.load(tmp_path)
 
-    @pytest.mark.parametrize("content", ["", "[]", "{}", "not json", '{"version": 1}', "null"])
-    def test_a_damaged_key_is_refused(self, content: str, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("content", "says"),
+        [
+            ("", "is not readable JSON"),
+            ("not json", "is not readable JSON"),
+            ("[]", "is not a key: no JSON object"),
+            ("null", "is not a key: no JSON object"),
+            ("{}", r"is not a key that this version reads \('version'\)"),
+            ('{"version": 1}', r"is not a key that this version reads \('pool'\)"),
+        ],
+    )
+    def test_a_damaged_key_is_refused(self, content: str, says: str, tmp_path: Path) -> None:
         make("content").save(tmp_path)
         (tmp_path / "key.json").write_text(content)
-        with pytest.raises(DamagedFileError):
+        with pytest.raises(DamagedFileError, match=says):
             Key.load(tmp_path)
 
     @pytest.mark.parametrize("content", ["", "zz", "00" * 31, "é"])

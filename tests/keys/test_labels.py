@@ -138,7 +138,7 @@ def test_fixed_keys_are_asked_on_test_images_and_keep_their_digests() -> None:
 def test_wrong_settings() -> None:
     with pytest.raises(UnknownNameError, match="fixed, keyed"):
         make(labels="random")
-    with pytest.raises(InputError, match="target is 2"):
+    with pytest.raises(InputError, match="target=2"):
         make(target=2)
     with pytest.raises(InputError, match="at least one sample"):
         make(count=0)
@@ -146,7 +146,7 @@ def test_wrong_settings() -> None:
         make(classes=2)
     with pytest.raises(InputError, match="one class"):
         make(scheme="paper")
-    with pytest.raises(InputError, match=r"has 40 images\. Give more"):
+    with pytest.raises(InputError, match=r"has 40 images, too few for 41 watermark samples\. Give more"):
         make(count=41).samples(stripes(40), purpose="embed")
     with pytest.raises(InputError, match="true classes"):
         keyed_labels(SECRET, ["00" * 32] * 2, torch.zeros(3, dtype=torch.int64), 4)
@@ -183,12 +183,13 @@ class TestSamplesOnDisk:
         path = tmp_path / "other.safetensors"
         rows = torch.zeros(2, dtype=torch.int64)
         images = torch.zeros(2, 1, 2, 2, dtype=torch.uint8)
-        for tensors, about in (
-            ({"images": images, "labels": rows, "carriers": rows}, {}),
-            ({"images": images, "labels": rows}, {"kind": "watermark samples"}),
-            ({"images": images, "labels": rows.float(), "carriers": rows}, {"kind": "watermark samples"}),
-            ({"images": images, "labels": rows[:1], "carriers": rows}, {"kind": "watermark samples"}),
+        named = {"kind": "watermark samples"}
+        for tensors, about, says in (
+            ({"images": images, "labels": rows, "carriers": rows}, {}, "does not hold watermark samples"),
+            ({"images": images, "labels": rows}, named, "does not hold watermark samples"),
+            ({"images": images, "labels": rows.float(), "carriers": rows}, named, "of other types than uint8 images"),
+            ({"images": images, "labels": rows[:1], "carriers": rows}, named, r"2 samples need 2 labels, got \(1,\)"),
         ):
             write_tensors(path, tensors, about)
-            with pytest.raises(DamagedFileError):
+            with pytest.raises(DamagedFileError, match=says):
                 WatermarkSamples.load(path)

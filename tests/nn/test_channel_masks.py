@@ -20,7 +20,7 @@ from indelible.nn.taps import Reader, feature_reader
 from tests.attacks.networks import Tied, Twice, make_network
 from tests.conftest import TinyNet
 
-IMAGES = torch.rand(2, 3, 32, 32)
+IMAGES = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 NAMES = ["resnet-mini", "vgg-16", "mobilenet-v2", "vit-tiny"]
 
 
@@ -67,6 +67,42 @@ def test_input_masks_fold_into_grouped_convolutions(groups: int) -> None:
         masked = net(images)
     fold_inputs(net, reader, keep)
     torch.testing.assert_close(net(images), masked, atol=1e-6, rtol=1e-6)
+
+
+class ReadTwice(nn.Module):
+    """The layer that reads the feature map shares its weight with the one behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.read, self.again = nn.Conv2d(3, 4, 3, stride=4), nn.Linear(4, 4), nn.Linear(4, 4)
+        self.again.weight = self.read.weight
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.again(torch.tanh(self.read(self.stem(images).mean((2, 3)))))
+        return logits
+
+
+def test_input_masks_fold_into_a_shared_weight() -> None:
+    """Fine-tuned under a mask on one layer only, the network would change when the mask is folded into both."""
+    torch.manual_seed(0)
+    model = ReadTwice().eval()
+    reader = feature_reader(model, IMAGES)
+    assert reader.name == "read"
+    keep, plain = torch.tensor([1.0, 0.0, 0.0, 1.0]), model(IMAGES)
+    with masked_inputs(model, reader, keep):
+        masked = model(IMAGES)
+    assert torch.equal(model(IMAGES), plain)
+    fold_inputs(model, reader, keep)
+    torch.testing.assert_close(model(IMAGES), masked, atol=1e-6, rtol=1e-6)
+    assert model.again.weight is model.read.weight
+
+
+def test_a_weight_that_is_computed_takes_no_mask() -> None:
+    """Written into the result of the computation, the mask would be gone with the next pass."""
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 1))
+    net, reader, keep = nn.Sequential(layer), Reader("0", 4, 4, tokens=False), torch.tensor([0.0, 1.0, 1.0, 1.0])
+    with pytest.raises(InputError, match=r"'0', whose weight is computed .*Remove the parametrisation first, or .* ft"):
+        fold_inputs(net, reader, keep)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -247,7 +247,11 @@ def test_a_network_with_a_wider_batchnorm_trains_with_app(data: ImageData, key: 
             logits: Tensor = self.out(x.relu().mean((2, 3)))
             return logits
 
+    start, trained = Net(), []
     for clean_bn in (True, False):
         settings = {"clean_bn": clean_bn, "rows": 16, "clean_rows": 16, "train": {"epochs": 1, "batch_size": 64}}
-        made = indelible.embed(Net(), data, key, "app", device="cpu", **settings)  # type: ignore[arg-type]
+        made = indelible.embed(copy.deepcopy(start), data, key, "app", scale="paper", device="cpu", **settings)  # type: ignore[arg-type]
         assert all(bool(weight.isfinite().all()) for weight in made.model.parameters())
+        assert not any(map(torch.equal, start.parameters(), made.model.parameters())), "each of them learns"
+        trained.append(made.model)
+    assert not any(map(torch.equal, trained[0].parameters(), trained[1].parameters())), "the statistics matter"

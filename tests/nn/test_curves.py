@@ -114,5 +114,5 @@ def test_shared_parameters_train_as_one(network: str) -> None:
 def test_refusals(net: TinyNet) -> None:
     with pytest.raises(InputError, match="same network"):
         BezierCurve(net, TinyNet(width=4))
-    with pytest.raises(InputError, match=r"t in \[0, 1\]"):
+    with pytest.raises(InputError, match=r"t must lie in \[0, 1\] .* got 1\.5"):
         BezierCurve(net, net).at(1.5)

@@ -79,8 +79,8 @@ def test_the_model_computes_with_ew_and_comes_back_whole(net: TinyNet, leave: An
 
 def test_an_exception_takes_it_off(net: TinyNet) -> None:
     before = copy.deepcopy(net.state_dict())
-    with pytest.raises(RuntimeError), weighting(net, 2.0, leave="folded"):
-        raise RuntimeError
+    with pytest.raises(RuntimeError, match="in the middle"), weighting(net, 2.0, leave="folded"):
+        raise RuntimeError("in the middle")
     assert list(net.state_dict()) == list(before)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 

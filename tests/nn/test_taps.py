@@ -10,7 +10,7 @@ from indelible.models import build_model
 from indelible.nn.taps import Reader, feature_reader, stage_outputs, tapped, trace
 from tests.conftest import TinyNet
 
-IMAGES = torch.rand(2, 3, 32, 32)
+IMAGES = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
 def stages_of(name: str) -> list[str]:

@@ -11,7 +11,7 @@ from torch import nn
 from indelible.base.records import Record
 from indelible.data.splits import Split
 from indelible.keys.key import Key
-from indelible.train.run import Architecture, Run
+from indelible.train.run_folder import Architecture, Run
 
 __all__ = ["SECRET", "make_demo", "make_run", "make_verdict"]
 
@@ -66,7 +66,7 @@ def make_demo(root: Path) -> Path:
             history=[{"epoch": 1, "loss": 1.5}, {"epoch": 2, "loss": 0.8, "ba": before[0], "wsr": before[1]}],
         )  # fmt: skip
         make_run(
-            root / f"{name}-ft", "ft", verb="attack", settings={"recipe": "sound", "lr": 0.05}, parent=parent,
+            root / f"{name}-ft", "ft", verb="attack", settings={"protocol": "sound", "lr": 0.05}, parent=parent,
             verdict=make_verdict(owned=after[2] <= 1e-6, ba=after[0], wsr=after[1], p_value=after[2]),
             history=[{"epoch": 1, "loss": 0.7, "accuracy_attacker": 0.8}, {"epoch": 2, "loss": 0.6}],
         )  # fmt: skip

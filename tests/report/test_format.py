@@ -64,3 +64,4 @@ def test_verdicts_behind_a_rate() -> None:
     assert [verdict_sign(owned) for owned in ([True], [False], [True, False], [None], [], [None, True])] == [
         "✓", "✗", "1/2 ✓", "?", "?", "✓",
     ]  # fmt: skip
+    assert [verdict_sign(owned) for owned in ([True, True], [False, False, None])] == ["2/2 ✓", "0/2 ✗"]

@@ -98,7 +98,9 @@ def resumable(name: str, folder: Path | None, *, stop: bool = False) -> indelibl
 
     with patch.object(CrossEntropy, "backward", stopping):
         try:
-            return indelible.embed(net, DATA, key(), train=settings, device="cpu", seed=3, folder=folder, **APP)
+            return indelible.embed(
+                net, DATA, key(), scale="paper", train=settings, device="cpu", seed=3, folder=folder, **APP
+            )
         except KeyboardInterrupt:
             return None
 
@@ -108,6 +110,7 @@ def run_case(name: str, net: nn.Module | None = None) -> indelible.Embedded:
     own = {} if "method" in arguments else APP
     return indelible.embed(
         net or model,
+        scale="paper",
         key=key(),
         device="cpu",
         seed=3,
@@ -149,7 +152,7 @@ def count_reductions(method: str) -> int:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
             settings = SETTINGS.but(epochs=1, max_steps=steps, batch_size=8, evaluate_every=100)
             own = APP if method == "app" else {}
-            indelible.embed(bn_net(), stripes(88), key(), method, train=settings, device="cpu", **own)
+            indelible.embed(bn_net(), stripes(88), key(), method, scale="paper", train=settings, device="cpu", **own)
         counts.append(sum(event.name.startswith("c10d::") for event in seen.events()))
     more = counts[1] - counts[0]
     assert more % 5 == 0, counts

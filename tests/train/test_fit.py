@@ -2,6 +2,7 @@
 
 import copy
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -145,7 +146,8 @@ import indelible
 torch.manual_seed(3)
 net = torch.nn.Sequential(TinyNet(), torch.nn.Dropout(0.1))
 key = Key.create(kind="content", classes=4, shape=(3, 32, 32), target=0, secret=bytes(range(32)))
-embedded = indelible.embed(net, stripes(320), key, "app", folder=sys.argv[1], test=stripes(40, seed=1), device="cpu",
+embedded = indelible.embed(net, stripes(320), key, "app", scale="paper", folder=sys.argv[1], test=stripes(40, seed=1),
+    device="cpu",
     train={"epochs": 5, "batch_size": 32, "lr": 0.1, "checkpoint_seconds": 0.0, "evaluate_every": 1},
     rows=8, clean_rows=8)
 write_tensors(Path(sys.argv[1]) / "final.safetensors", embedded.model.state_dict())
@@ -180,7 +182,11 @@ def test_sigkill_at_random_moments_resumes_to_the_same_bits(tmp_path: Path) -> N
             process.kill()
             kills += 1
         if process.wait(PATIENCE) == 0:
-            break
+            if kills == 2:
+                break
+            # It was over before it could be killed twice, since this process had to wait for a core: start over.
+            shutil.rmtree(killed)
+            kills = 0
     assert kills == 2
     assert (straight / "final.safetensors").read_bytes() == (killed / "final.safetensors").read_bytes()
     assert untimed(read_history(straight)) == untimed(read_history(killed))
@@ -262,7 +268,7 @@ class TestRefusals:
             with pytest.raises(InputError, match="positive"):
                 QUICK.but(**wrong)
         for name, value in (("optimizer", "lion"), ("precision", "int4"), ("augmentation", "cutmix")):
-            with pytest.raises(UnknownNameError):
+            with pytest.raises(UnknownNameError, match=f"unknown {name} '{value}': choose one of "):
                 QUICK.but(**{name: value})
 
 
@@ -288,7 +294,7 @@ class TestSchedule:
         assert [wave.factor(epoch, 10) for epoch in (0, 5, 10)] == pytest.approx([1, 0.5, 0])
 
     def test_refusals(self) -> None:
-        with pytest.raises(UnknownNameError):
+        with pytest.raises(UnknownNameError, match=r"unknown schedule 'linear': choose one of .*one-cycle"):
             Schedule(kind="linear")  # type: ignore[arg-type]
         with pytest.raises(InputError, match="interval"):
             Schedule(kind="every")

@@ -15,7 +15,7 @@ from indelible.base.progress import silenced
 from indelible.data.share import Share
 from indelible.train.history import TIME_FIELDS
 from indelible.train.loop import CHECKPOINT
-from indelible.train.starting import spread
+from indelible.train.start_processes import spread
 from tests.conftest import stripes
 from tests.train import group
 
@@ -49,6 +49,7 @@ def same_rows(found: Any, expected: Any) -> None:
             assert one[name] == pytest.approx(other[name]), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [*group.CASES, "own loop"])
 def test_both_processes_end_with_the_same_bits(pair: Path, case: str) -> None:
     first, second = (load_file(pair / f"{case}-{rank}.safetensors") for rank in (0, 1))
@@ -93,7 +94,7 @@ def test_attacks_that_only_train_give_what_one_process_gives(pair: Path, name: s
 def test_the_other_attacks_say_why_one_process_does_them(pair: Path) -> None:
     said = read_json(pair / "said-0.json")["alone"]
     assert set(said) == set(ATTACKS) - set(group.ATTACKS)
-    assert all("runs in one process: it chooses its strength" in message for message in said.values())
+    assert all("runs in one process: it tries several strengths" in message for message in said.values())
     student = ATTACKS["distill"].build(architecture="resnet-w8")
     assert "returns another network (resnet-w8)" in student.alone()
 
@@ -158,17 +159,24 @@ def test_synchronised_statistics_are_those_of_the_joined_rows(pair: Path) -> Non
         torch.testing.assert_close(found["var"], layer.running_var)
 
 
+@pytest.mark.slow
 def test_a_call_with_devices_brings_the_model_back(pair: Path, tmp_path: Path) -> None:
     """From the caller's side nothing differs from one process, except that the record says so."""
     net = group.bn_net()
     before = {name: value.clone() for name, value in net.state_dict().items()}
     arguments: dict[str, Any] = {"key": group.key(), "train": group.SETTINGS, "device": "cpu", "seed": 3, **group.APP}
-    done = indelible.embed(net, group.DATA, devices=2, folder=tmp_path, test=stripes(20, seed=1), **arguments)
+    done = indelible.embed(
+        net, group.DATA, scale="paper", devices=2, folder=tmp_path, test=stripes(20, seed=1), **arguments
+    )
     assert type(done.model) is type(net)
     assert done.model.training == net.training
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     expected = load_file(pair / "per process-0.safetensors")
     assert all(torch.equal(value, expected[name]) for name, value in done.model.state_dict().items())
     assert done.record.settings["devices"] == 2
-    assert done.record.metrics["wsr_embedded"] >= 0
+    assert done.samples is not None
+    with torch.no_grad():
+        answers = done.model.eval()(done.samples.images.double() / 255).argmax(1)
+    hits = (answers == done.samples.labels).double().mean()
+    assert done.record.metrics["wsr_embedded"] == pytest.approx(float(hits))
     assert (tmp_path / "history.jsonl").exists()

@@ -86,7 +86,9 @@ def scaled(monkeypatch: pytest.MonkeyPatch) -> Scaled:
 def run(net: nn.Module, key: Key, name: str) -> dict[str, Tensor]:
     method, settings = METHODS[name]
     train = {"epochs": 1, "batch_size": 16, "lr": 0.05}
-    done = indelible.embed(net, stripes(48), key, method, train=train, device="cpu", fraction=0.2, **settings)
+    done = indelible.embed(
+        net, stripes(48), key, method, scale="paper", train=train, device="cpu", fraction=0.2, **settings
+    )
     return dict(done.model.state_dict())
 
 
@@ -103,7 +105,9 @@ def test_no_gradient_of_a_method_escapes_the_scaler(
 
 def test_draws_at_once_are_refused_in_mixed_precision(net: TinyNet, key: Key) -> None:
     with pytest.raises(InputError, match="together=1"):
-        indelible.embed(net, stripes(48), key, "cw", together=2, train={"precision": "bf16-mixed"}, device="cpu")
+        indelible.embed(
+            net, stripes(48), key, "cw", scale="paper", together=2, train={"precision": "bf16-mixed"}, device="cpu"
+        )
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])

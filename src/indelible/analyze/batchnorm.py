@@ -22,34 +22,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
-from indelible.analyze.document import Analysis
-from indelible.analyze.subject import Subject, some
+from indelible.analyze.analysis import Analysis
+from indelible.analyze.marked_model import MarkedModel
 from indelible.base.errors import InputError
 from indelible.base.methods import Method
-from indelible.nn.batchnorm_estimate import estimate_statistics
 from indelible.nn.layers import BatchNorm, batch_norms
-
-__all__ = ["BatchNormSettings", "Batchnorm", "Channels", "LayerShift", "batchnorm", "shift_of", "statistics_of"]
+from indelible.nn.statistics import estimate_statistics
 
 _SMALLEST = 1e-12  # a channel that never varies has no logarithm
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchNormSettings(Method):
-    """What to compare; the table in the module's header explains each setting.
+    """What to compare; the table in the module's header explains each setting."""
 
-    Attributes:
-        layer: Number of the BatchNorm layer from 1, in order of definition; 0 for the default.
-        images: Clean images, and watermark samples.
-        seed: Decides which.
-    """
-
-    layer: int = 0
-    images: int = 1000
-    seed: int = 0
+    layer: int = 0  # number of the BatchNorm layer from 1, in order of definition; 0 for the default
+    images: int = 1000  # clean images, and watermark samples
+    seed: int = 0  # decides which
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,27 +56,16 @@ class LayerShift:
 
 @dataclass(frozen=True, kw_only=True)
 class Channels:
-    """One model.
+    """BatchNorm statistics of one model."""
 
-    Attributes:
-        label: The model.
-        layer: Name of the layer whose channels are shown.
-        number: Its number, from 1.
-        clean_mean: Of each channel.
-        clean_variance: Of each channel.
-        marked_mean: Of each channel.
-        marked_variance: Of each channel.
-        layers: The distance in every layer.
-    """
-
-    label: str
-    layer: str
-    number: int
-    clean_mean: tuple[float, ...]
-    clean_variance: tuple[float, ...]
-    marked_mean: tuple[float, ...]
-    marked_variance: tuple[float, ...]
-    layers: tuple[LayerShift, ...]
+    label: str  # the model
+    layer: str  # name of the layer whose channels are shown
+    number: int  # its number, from 1
+    clean_mean: tuple[float, ...]  # of each channel
+    clean_variance: tuple[float, ...]  # of each channel
+    marked_mean: tuple[float, ...]  # of each channel
+    marked_variance: tuple[float, ...]  # of each channel
+    layers: tuple[LayerShift, ...]  # the distance in every layer
 
     @property
     def shown(self) -> LayerShift:
@@ -154,33 +134,25 @@ def shift_of(name: str, clean: tuple[Tensor, Tensor], marked: tuple[Tensor, Tens
     )  # fmt: skip
 
 
-def batchnorm(subjects: Sequence[Subject], settings: BatchNormSettings | None = None) -> Batchnorm:
-    """Compare BatchNorm statistics of clean and watermark samples in each model.
-
-    Args:
-        subjects: Marked models with BatchNorm.
-        settings: Which layer, how many images.
-    """
+def batchnorm(subjects: Sequence[MarkedModel], settings: BatchNormSettings | None = None) -> Batchnorm:
+    """Compare BatchNorm statistics of clean and watermark samples in each model."""
     chosen = settings or BatchNormSettings()
     if not subjects:
         raise InputError("BatchNorm statistics need at least one model.")
     return Batchnorm(settings=chosen, models=tuple(_channels(subject, chosen) for subject in subjects))
 
 
-def _channels(subject: Subject, settings: BatchNormSettings) -> Channels:
+def _channels(subject: MarkedModel, settings: BatchNormSettings) -> Channels:
     model = subject.copy()
     names = [name for name, _ in _tracking(model)]
     if not names:
         raise InputError(f"{subject.label} has no BatchNorm layer that keeps statistics: there is nothing to compare.")
     number = settings.layer or min(9, len(names))
     if not 1 <= number <= len(names):
-        raise InputError(f"{subject.label} has BatchNorm layers 1..{len(names)}, but layer {number} is wanted.")
+        raise InputError(f"layer must be 1..{len(names)}, the BatchNorm layers of {subject.label}, got {number}.")
     samples = subject.marked(settings.images)
-    plain = some(subject.test, len(samples), settings.seed)
-    clean, marked = (
-        statistics_of(model, subject.batches(images))
-        for images in (plain.gather(torch.arange(len(plain))).images, samples.images)
-    )
+    plain = subject.clean_batches(subject.test, len(samples), settings.seed)
+    clean, marked = (statistics_of(model, batches) for batches in (plain, subject.batches(samples.images)))
     shifts = [shift_of(one[0], one[1:], other[1:]) for one, other in zip(clean, marked, strict=True)]
     (name, mean, variance), (_, other_mean, other_variance) = clean[number - 1], marked[number - 1]
     return Channels(

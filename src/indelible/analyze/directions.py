@@ -23,25 +23,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from indelible.analyze.marked_model import MarkedModel
 from indelible.base.errors import InputError
 from indelible.data.augment import Normalization
 from indelible.data.batches import Batches
 from indelible.data.images import Data
 from indelible.nn.outputs import logits_of
 from indelible.nn.perturbation import Norm, adversarial_delta
-from indelible.train import TrainSettings, fit
-from indelible.train.schedule import Schedule
-
-__all__ = [
-    "adversarial_direction",
-    "combined",
-    "coordinates",
-    "cosine",
-    "relative_length",
-    "tuning_direction",
-    "tuning_settings",
-    "weights_of",
-]
+from indelible.train import Schedule, TrainSettings, fit
 
 Tensors = Sequence[Tensor]
 
@@ -75,25 +64,6 @@ def combined(first: Tensors, second: Tensors, a: float, b: float) -> list[Tensor
     return [a * one + b * other for one, other in zip(first, second, strict=True)]
 
 
-def coordinates(delta: Tensors, first: Tensors, second: Tensors) -> tuple[float, float, float]:
-    """Return where ``delta`` lies in the plane of two directions, which need not be orthogonal.
-
-    Args:
-        delta: theta - theta_w.
-        first: d_adv, of unit relative length.
-        second: d_FT, of unit relative length.
-
-    Returns:
-        a and b of the nearest point of the plane, and the relative distance from it.
-    """
-    crossed = _inner(first, second)
-    gram = torch.stack([_inner(first, first), crossed, crossed, _inner(second, second)]).view(2, 2)
-    a, b = torch.linalg.solve(gram, torch.stack([_inner(delta, first), _inner(delta, second)])).tolist()
-    rest = [part - near for part, near in zip(delta, combined(first, second, a, b), strict=True)]
-    # Both directions are as long as the weights themselves.
-    return a, b, float((_inner(rest, rest) / gram[0, 0]).sqrt())
-
-
 def adversarial_direction(
     model: nn.Module, batches: Sequence[Tensor], labels: Sequence[Tensor], norm: Norm = "global"
 ) -> list[Tensor]:
@@ -121,10 +91,18 @@ def adversarial_direction(
     return adversarial_delta(weights, gradient, 1.0, norm)
 
 
+def removal_direction(subject: MarkedModel, model: nn.Module, count: int, norm: Norm = "global") -> list[Tensor]:
+    """Return d_adv of a subject's model on ``count`` of the samples that were embedded."""
+    known = subject.embedded(count)
+    batches = subject.batches(known.images)
+    labels = known.labels.to(subject.device).split([len(batch) for batch in batches])
+    return adversarial_direction(model, batches, labels, norm)
+
+
 def tuning_settings(data: Data, *, steps: int, lr: float, normalize: Normalization | None = None) -> TrainSettings:
     """Return how to fine-tune for ``steps`` iterations: the attack FT at a constant rate."""
     if steps < 1:
-        raise InputError(f"fine-tuning takes at least one step, but {steps} are wanted.")
+        raise InputError(f"fine-tuning needs at least 1 step, got {steps}.")
     ordinary = TrainSettings(lr=lr, schedule=Schedule(), normalize=normalize, max_steps=steps)
     rounds = -(-steps // Batches(data=data, batch_size=ordinary.batch_size, seed=0).steps)
     return ordinary.but(epochs=rounds, evaluate_every=rounds)
@@ -149,5 +127,5 @@ def tuning_direction(
         delta = [after - before for after, before in zip(weights_of(tuned), weights, strict=True)]
     distance = relative_length(weights, delta)
     if distance == 0:
-        raise InputError(f"fine-tuning at the rate {lr:g} left the model where it was: there is no direction.")
+        raise InputError(f"fine-tuning at the rate {lr:g} did not change the weights. Use a larger rate.")
     return adversarial_delta(weights, delta, 1.0, "global"), distance, tuned.eval()

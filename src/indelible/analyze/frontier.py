@@ -1,81 +1,62 @@
 """The frontier: what a variant of APP costs against what it keeps of the watermark, from a benchmark's records.
 
 Cost is image passes relative to plain training, by the settings of each model: 1 + extra rows / batch size
-(:meth:`~indelible.embed.app.AdversarialPerturbation.extra_rows`). Seconds follow it closely (docs/speed.md) and are not
-the same on any two machines. Beside each variant stands its control: eps 0 at the same exposure, that is the same rows,
+(:meth:`~indelible.embedding.app.AdversarialPerturbation.extra_rows`). Seconds follow it closely (docs/speed.md) and
+differ between machines. Beside each variant stands its control: eps 0 at the same exposure, that is the same rows,
 clean rows, steps between and share of the training. What the perturbation itself gives is the distance between the two.
 
 Kinds of marks and seeds are put together: a spot is their mean, with the lowest and the highest. Where not all spots
 are of the same kinds and seeds, the result says so.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar
 
-from indelible.analyze.document import Analysis
+from indelible.analyze.analysis import Analysis
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.embed.app import AdversarialPerturbation
+from indelible.bench.measurement import Measurement
+from indelible.embedding.app import AdversarialPerturbation
 
-__all__ = ["Frontier", "Spot", "frontier"]
-
-Cell = Mapping[str, Any]
-_MODEL = ("dataset", "architecture", "kind", "method", "seed")
+Pair = tuple[Measurement, Measurement]
+"""A model before and after the attack."""
 _EXPOSURE = ("rows", "clean_rows", "clean_bn", "every", "after", "alpha")
 _BASE = "vanilla"
+# Settings in published records that APP no longer has, at the values that change nothing.
+_DROPPED = {("keep", 1), ("ascent_rows", None)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spot:
-    """One method, before and after the attack; rates are fractions.
+    """One method, before and after the attack; rates are fractions."""
 
-    Attributes:
-        label: What the preset calls it.
-        cost: Image passes relative to plain training.
-        wsr: Mean WSR after the attack.
-        low: Lowest WSR after the attack.
-        high: Highest WSR after the attack.
-        ba: Mean accuracy before the attack.
-        ba_after: Mean accuracy after the attack.
-        runs: Models, over kinds and seeds.
-        over: Those kinds and seeds, such as ``"content 0"``.
-        control: Label of the control at the same exposure; None for a control, and where there is none.
-        perturbed: Whether weights are perturbed: False for controls and other methods.
-    """
-
-    label: str
-    cost: float
-    wsr: float
-    low: float
-    high: float
-    ba: float
-    ba_after: float
-    runs: int
-    over: tuple[str, ...]
-    control: str | None
-    perturbed: bool
+    label: str  # what the preset calls it
+    cost: float  # image passes relative to plain training
+    wsr: float  # mean WSR after the attack
+    low: float  # lowest WSR after the attack
+    high: float  # highest WSR after the attack
+    ba: float  # mean accuracy before the attack
+    ba_after: float  # mean accuracy after the attack
+    runs: int  # models, over kinds and seeds
+    over: tuple[str, ...]  # those kinds and seeds, such as `"content 0"`
+    verdicts: int  # how many models have a verdict after the attack
+    owned: int  # how many of the verdicts show ownership
+    control: str | None  # label of the control at the same exposure; None for a control, and where there is none
+    perturbed: bool  # whether weights are perturbed: False for controls and other methods
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frontier(Analysis):
-    """Cost against robustness.
-
-    Attributes:
-        attack: The attack after which WSR is taken.
-        spots: The methods, the cheapest first.
-    """
+    """Cost against robustness: WSR after ``attack``, the cheapest method first."""
 
     figure: ClassVar[str] = "frontier"
     attack: str
     spots: tuple[Spot, ...]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row a method."""
-        names = [name for name in Spot.__dataclass_fields__ if name != "over"]
-        return [
-            {**{name: getattr(spot, name) for name in names}, "over": ", ".join(spot.over)} for spot in self.spots
-        ]  # fmt: skip
+        """Return one row per method."""
+        return [vars(spot) | {"over": ", ".join(spot.over)} for spot in self.spots]
 
     def best(self) -> list[Spot]:
         """Return the perturbed methods that no cheaper, or equally cheap, perturbed one beats in WSR."""
@@ -92,10 +73,13 @@ class Frontier(Analysis):
         for spot in self.spots:
             words = f"{spot.label}: {spot.cost:.2f} x plain training, WSR {100 * spot.wsr:.1f} % after "
             models = "1 model" if spot.runs == 1 else f"{spot.runs} models"
-            words += f"{self.attack.upper()} ({100 * spot.low:.1f} to {100 * spot.high:.1f}, {models}), "
+            words += (
+                f"{self.attack.upper()} ({100 * spot.low:.1f} to {100 * spot.high:.1f}, {models}, {_judged(spot)}), "
+            )
             words += f"BA {100 * spot.ba:.1f} % before"
             if spot.control is not None:
-                words += f"; with eps 0 at the same exposure WSR {100 * known[spot.control].wsr:.1f} %"
+                other = known[spot.control]
+                words += f"; with eps 0 at the same exposure WSR {100 * other.wsr:.1f} % ({_judged(other)})"
             said.append(words + ".")
         if len({spot.over for spot in self.spots}) > 1:
             over = "; ".join(f"{spot.label} {', '.join(spot.over)}" for spot in self.spots)
@@ -103,72 +87,64 @@ class Frontier(Analysis):
         return said
 
 
-def frontier(cells: Iterable[Cell], *, attack: str = "ft", kinds: Collection[str] = ()) -> Frontier:
-    """Return cost and robustness of every method in a benchmark's records.
+def _judged(spot: Spot) -> str:
+    return f"{spot.owned} of {spot.verdicts} owned" if spot.verdicts else "no verdict"
 
-    Args:
-        cells: Records, as :func:`~indelible.analyze.curves.cells_of` reads them.
-        attack: The attack after which WSR is taken; its label in the preset.
-        kinds: Only these kinds of marks; all if there are none.
+
+def frontier(measurements: Sequence[Measurement], *, attack: str = "ft", kinds: Collection[str] = ()) -> Frontier:
+    """Return cost and robustness of every method in a benchmark's results.
+
+    WSR is taken after ``attack``, its label in the preset; only of these ``kinds`` of marks, if any are given.
     """
-    given = list(cells)
-    known = dict.fromkeys(cell["kind"] for cell in given)
+    known = dict.fromkeys(one.mark for one in measurements)
     for kind in kinds:
         if kind not in known:
             raise UnknownNameError("kind of mark in these records", kind, known)
-    chosen = [cell for cell in given if not kinds or cell["kind"] in kinds]
-    models = {_name(cell): cell for cell in chosen if cell.get("attack") is None}
-    after = {_name(cell): cell for cell in chosen if cell.get("attack") == attack}
-    labels = list(dict.fromkeys(cell["method"] for name, cell in models.items() if name in after))
-    if not labels:
+    chosen = [one for one in measurements if not kinds or one.mark in kinds]
+    after = {one.model: one for one in chosen if one.column == attack and one.wsr is not None}
+    found: dict[str, list[Pair]] = {}
+    for one in chosen:
+        if one.column is None and one.model in after:
+            found.setdefault(one.method, []).append((one, after[one.model]))
+    if not found:
         raise InputError(
             f"no method has both a model and the attack {attack!r} in these records. Run the preset's cells first: "
             "indelible bench run app-fast-cpu"
         )
-    found = {label: _cells(label, models, after) for label in labels}
-    spots = [_spot(label, found) for label in labels]
+    spots = [_spot(label, found) for label in found]
     return Frontier(attack=attack, spots=tuple(sorted(spots, key=lambda spot: spot.cost)))
 
 
-def _name(cell: Cell) -> tuple[Any, ...]:
-    return tuple(cell[part] for part in _MODEL)
+def _method(pairs: Sequence[Pair]) -> AdversarialPerturbation | None:
+    made = pairs[0][0].made
+    if made["method"] != "app":
+        return None
+    own = {name: value for name, value in made["method_settings"].items() if (name, value) not in _DROPPED}
+    return AdversarialPerturbation.of(own)
 
 
-def _cells(
-    label: str, models: Mapping[tuple[Any, ...], Cell], after: Mapping[tuple[Any, ...], Cell]
-) -> list[tuple[Cell, Cell]]:
-    return [
-        (model, after[name]) for name, model in models.items() if model["method"] == label and name in after
-    ]  # fmt: skip
-
-
-def _method(pairs: Sequence[tuple[Cell, Cell]]) -> AdversarialPerturbation | None:
-    settings = pairs[0][0]["settings"]
-    return AdversarialPerturbation.of(settings["method_settings"]) if settings["method"] == "app" else None
-
-
-def _spot(label: str, found: Mapping[str, Sequence[tuple[Cell, Cell]]]) -> Spot:
+def _spot(label: str, found: Mapping[str, Sequence[Pair]]) -> Spot:
     pairs, method = found[label], _method(found[label])
-    cost = 1.0
+    made, cost = pairs[0][0].made, 1.0
     if method is not None:
-        cost += method.extra_rows() / pairs[0][0]["settings"]["train"]["batch_size"]
-    elif pairs[0][0]["settings"]["method"] != _BASE:
+        cost += method.extra_rows() / made["train"]["batch_size"]
+    elif made["method"] != _BASE:
         raise InputError(
             f"the frontier compares variants of APP with Vanilla, but {label!r} is neither. Choose cells with --only."
         )
-    kept = [float(attacked["measured"]["wsr"]) for _, attacked in pairs]
+    kept = [attacked.wsr for _, attacked in pairs if attacked.wsr is not None]
+    verdicts = [attacked.owned for _, attacked in pairs if attacked.owned is not None]
+    before, after = ([one.ba for one in stage if one.ba is not None] for stage in zip(*pairs, strict=True))
     return Spot(
         label=label, cost=cost, wsr=fmean(kept), low=min(kept), high=max(kept),
-        ba=fmean(float(model["measured"]["ba"]) for model, _ in pairs),
-        ba_after=fmean(float(attacked["measured"]["ba"]) for _, attacked in pairs), runs=len(pairs),
-        over=tuple(sorted(f"{model['kind']} {model['seed']}" for model, _ in pairs)),
-        control=_control(method, found), perturbed=method is not None and method.eps > 0,
+        ba=fmean(before), ba_after=fmean(after), runs=len(pairs),
+        over=tuple(sorted(f"{model.mark} {model.seed}" for model, _ in pairs)),
+        verdicts=len(verdicts), owned=sum(verdicts), control=_control(method, found),
+        perturbed=method is not None and method.eps > 0,
     )  # fmt: skip
 
 
-def _control(
-    method: AdversarialPerturbation | None, found: Mapping[str, Sequence[tuple[Cell, Cell]]]
-) -> str | None:  # fmt: skip
+def _control(method: AdversarialPerturbation | None, found: Mapping[str, Sequence[Pair]]) -> str | None:
     if method is None or method.eps == 0:
         return None
     for label, pairs in found.items():

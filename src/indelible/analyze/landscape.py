@@ -7,7 +7,7 @@ Paper: Gan et al., ICCV 2023, Figures 1 and 9 and Appendix A. The directions are
 |---|---|---|
 | ``adv``, ``ft`` | -0.02 .. 0.06, -0.06 .. 0.24 | ours: the paper speaks of 0.03 along d_adv and 0.14 along d_FT |
 | ``steps`` | 21 | ours: nodes along each axis |
-| ``tolerance``, ``stride`` | 0.1, 4 | ours: see :mod:`indelible.analyze.lattice`; -1 measures every node |
+| ``tolerance``, ``stride`` | 0.1, 4 | ours: see :mod:`indelible.analyze.adaptive_grid`; -1 measures every node |
 | ``tune_steps``, ``tune_lr`` | 40, 0.05 | Appendix A |
 | ``norm`` | ``"global"`` | Appendix A |
 | ``images``, ``marked``, ``statistics`` | 1000, 500, 512 | ours: images for BA, for WSR, and for BatchNorm |
@@ -19,25 +19,21 @@ The summary is the relative distance at which WSR first falls below 50 % along e
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import Tensor
 
-from indelible.analyze.directions import adversarial_direction, combined, cosine, tuning_direction, weights_of
-from indelible.analyze.document import Analysis
-from indelible.analyze.fall import Fall, first_fall
-from indelible.analyze.lattice import Node, axis, filled, first_cells, refined, zero_of
-from indelible.analyze.points import Points
-from indelible.analyze.subject import Probe, Rates, Subject
+from indelible.analyze.adaptive_grid import FirstFall, Node, axis, filled, first_cells, first_fall, refined, zero_of
+from indelible.analyze.analysis import Analysis, PointLog
+from indelible.analyze.directions import combined, cosine, removal_direction, tuning_direction, weights_of
+from indelible.analyze.marked_model import MarkedModel, Probe, Rates
 from indelible.base.errors import InputError
 from indelible.base.methods import Method
 from indelible.base.progress import Progress
 from indelible.nn.perturbation import Norm, perturbed
-
-__all__ = ["Landscape", "LandscapeSettings", "Plane", "Vicinity", "landscape"]
 
 _NEAR = 0.05  # points of accuracy that a thief may give up and still have a useful model
 
@@ -65,7 +61,7 @@ class LandscapeSettings(Method):
         object.__setattr__(self, "adv", tuple(self.adv))  # JSON gives lists
         object.__setattr__(self, "ft", tuple(self.ft))
         if self.reach < 1:
-            raise InputError(f"reach is given in lengths of an axis and at least 1, but is {self.reach:g}.")
+            raise InputError(f"reach must be at least 1 (in lengths of an axis), got {self.reach:g}.")
 
     @property
     def axes(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -75,37 +71,22 @@ class LandscapeSettings(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class Plane:
-    """The neighbourhood of one model.
+    """The neighbourhood of one model."""
 
-    Attributes:
-        label: The model.
-        own: Its rates as it is.
-        reestimated: Its rates with BatchNorm statistics estimated anew.
-        tuned: Relative distance of the fine-tuned model, the red star at (0, tuned).
-        tuned_rates: Its rates.
-        cosine: Of the angle between the directions.
-        wsr: WSR at every node, one row for each value along d_FT; interpolated where not measured.
-        ba: BA, likewise.
-        measured: Which nodes were measured.
-        adv: Where WSR first falls along d_adv.
-        ft: Where WSR first falls along d_FT.
-        passes: Images passed forward.
-        seconds: Time of this session.
-    """
-
-    label: str
-    own: Rates
-    reestimated: Rates
-    tuned: float
-    tuned_rates: Rates
-    cosine: float
+    label: str  # the model
+    own: Rates  # its rates as it is
+    reestimated: Rates  # its rates with BatchNorm statistics estimated anew
+    tuned: float  # relative distance of the fine-tuned model, the red star at (0, tuned)
+    tuned_rates: Rates  # its rates
+    cosine: float  # of the angle between the directions
+    # WSR at every node, one row for each value along d_FT; interpolated where not measured
     wsr: tuple[tuple[float, ...], ...]
-    ba: tuple[tuple[float, ...], ...]
-    measured: tuple[tuple[bool, ...], ...]
-    adv: Fall
-    ft: Fall
-    passes: int
-    seconds: float
+    ba: tuple[tuple[float, ...], ...]  # BA, likewise
+    measured: tuple[tuple[bool, ...], ...]  # which nodes were measured
+    adv: FirstFall  # where WSR first falls along d_adv
+    ft: FirstFall  # where WSR first falls along d_FT
+    passes: int  # images passed forward
+    seconds: float  # time of this session
 
     @property
     def removed(self) -> float:
@@ -116,12 +97,7 @@ class Plane:
 
 @dataclass(frozen=True, kw_only=True)
 class Landscape(Analysis):
-    """The neighbourhoods of some models, on the same axes.
-
-    Attributes:
-        settings: What was measured.
-        planes: One for each model.
-    """
+    """The neighbourhoods of some models, on the same axes."""
 
     figure: ClassVar[str] = "landscape"
     settings: LandscapeSettings
@@ -150,30 +126,22 @@ class Landscape(Analysis):
         ]
 
 
-def _words(fall: Fall) -> str:
+def _words(fall: FirstFall) -> str:
     if fall.distance is None:
         return f"beyond {fall.reach:.3g}"
     return f"{fall.distance:.4f}" + ("" if fall.ba is None else f" (BA {100 * fall.ba:.1f} %)")
 
 
 class Vicinity:
-    """A model that can be moved in the plane of its two directions and measured there.
+    """A model that can be moved in the plane of its two directions and measured there."""
 
-    Args:
-        subject: The model; it is left alone.
-        settings: What to measure.
-    """
-
-    def __init__(self, subject: Subject, settings: LandscapeSettings) -> None:
+    def __init__(self, subject: MarkedModel, settings: LandscapeSettings) -> None:
         self.probe = Probe(
             subject, images=settings.images, marked=settings.marked, statistics=settings.statistics, seed=settings.seed
         )
         self.model = subject.copy()
         self.own = self.probe.rates(self.model)
-        known = subject.embedded(settings.gradient)
-        batches = subject.batches(known.images)
-        labels = known.labels.to(subject.device).split([len(batch) for batch in batches])
-        self.adv = adversarial_direction(self.model, batches, labels, settings.norm)
+        self.adv = removal_direction(subject, self.model, settings.gradient, settings.norm)
         self.ft, self.tuned, tuned = tuning_direction(
             subject.model, subject.attacker, steps=settings.tune_steps, lr=settings.tune_lr, seed=settings.seed,
             normalize=subject.normalize,
@@ -189,30 +157,37 @@ class Vicinity:
 
 
 def landscape(
-    subjects: Sequence[Subject], settings: LandscapeSettings | None = None, folder: str | Path | None = None
+    subjects: Sequence[MarkedModel], settings: LandscapeSettings | None = None, folder: str | Path | None = None
 ) -> Landscape:
-    """Measure WSR and BA around each model.
+    """Measure WSR and BA around each model, on the same axes.
 
-    Args:
-        subjects: Marked models; all are measured on the same axes.
-        settings: What to measure.
-        folder: Keep measured points there; a landscape that was broken off goes on from them.
+    Measured points are kept in ``folder``; a landscape that was interrupted is continued from them.
     """
     chosen = settings or LandscapeSettings()
     if not subjects:
         raise InputError("a landscape needs at least one model.")
     identity = {"settings": chosen.to_json(), "subjects": [subject.identity() for subject in subjects]}
-    points = Points(None if folder is None else Path(folder), {"figure": Landscape.figure, **identity})
+    points = PointLog(folder, {"figure": Landscape.figure, **identity})
     planes = [_plane(number, subject, chosen, points) for number, subject in enumerate(subjects)]
     return Landscape(settings=chosen, planes=tuple(planes))
 
 
-def _plane(number: int, subject: Subject, settings: LandscapeSettings, points: Points) -> Plane:
+def _plane(number: int, subject: MarkedModel, settings: LandscapeSettings, points: PointLog) -> Plane:
     began = time.monotonic()
     vicinity = Vicinity(subject, settings)
     first, second = settings.axes
+    seen: set[str] = set()  # points asked for, in this session or an earlier one
     with Progress(f"landscape of {subject.label}", settings.steps**2) as bar:
-        measured = _Measured(number, vicinity.rates, points, bar)
+
+        def measured(a: float, b: float) -> Rates:
+            """Measure a point once; later sessions read it back."""
+            key = f"{number}/{a!r}/{b!r}"
+            if key not in points:
+                points.add(key, {"adv": a, "ft": b, **vars(vicinity.rates(a, b))})
+            if key not in seen:
+                seen.add(key)
+                bar.advance(note=f"{a:+.3f} {b:+.3f}" if bar.due else None)
+            return Rates(points[key]["ba"], points[key]["wsr"])
 
         def nodes(wanted: Sequence[Node]) -> dict[Node, tuple[float, float]]:
             found = {(j, i): measured(first[i], second[j]) for j, i in wanted}
@@ -226,7 +201,7 @@ def _plane(number: int, subject: Subject, settings: LandscapeSettings, points: P
             first_fall(along, step=values[1] - values[0], reach=settings.reach * (values[-1] - values[0]))
             for along, values in ((lambda a: measured(a, 0.0), first), (lambda b: measured(0.0, b), second))
         ]
-        bar.line(f"landscape of {subject.label}: {measured.count} points in {time.monotonic() - began:.0f} s")
+        bar.line(f"landscape of {subject.label}: {len(seen)} points in {time.monotonic() - began:.0f} s")
     size = range(settings.steps)
     return Plane(
         label=subject.label, own=vicinity.own, reestimated=measured(0.0, 0.0), tuned=vicinity.tuned,
@@ -234,29 +209,5 @@ def _plane(number: int, subject: Subject, settings: LandscapeSettings, points: P
         wsr=tuple(tuple(every[j, i][0] for i in size) for j in size),
         ba=tuple(tuple(every[j, i][1] for i in size) for j in size),
         measured=tuple(tuple((j, i) in known for i in size) for j in size),
-        adv=falls[0], ft=falls[1], passes=measured.count * vicinity.probe.passes, seconds=time.monotonic() - began,
+        adv=falls[0], ft=falls[1], passes=len(seen) * vicinity.probe.passes, seconds=time.monotonic() - began,
     )  # fmt: skip
-
-
-class _Measured:
-    """Rates at points of one plane: measured once, kept, and read back by a later session."""
-
-    def __init__(self, number: int, rates: Callable[[float, float], Rates], points: Points, bar: Progress) -> None:
-        self._number, self._rates, self._points, self._bar = number, rates, points, bar
-        self._seen: set[str] = set()
-
-    @property
-    def count(self) -> int:
-        """Points asked for, in this session or an earlier one."""
-        return len(self._seen)
-
-    def __call__(self, a: float, b: float) -> Rates:
-        key = f"{self._number}/{a!r}/{b!r}"
-        if key not in self._points:
-            found = self._rates(a, b)
-            self._points.add(key, {"adv": a, "ft": b, "ba": found.ba, "wsr": found.wsr})
-        if key not in self._seen:
-            self._seen.add(key)
-            self._bar.advance(note=f"{a:+.3f} {b:+.3f}" if self._bar.due else None)
-        row = self._points[key]
-        return Rates(row["ba"], row["wsr"])

@@ -20,6 +20,8 @@ A map can mislead, so that two numbers are taken in the feature space itself:
     spread  mean distance of watermark features from their centre, relative to that of the target class's clean features
 """
 
+import copy
+import importlib.util
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -27,20 +29,20 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from indelible.analyze.directions import adversarial_direction, tuning_settings, weights_of
-from indelible.analyze.document import Analysis
-from indelible.analyze.features import features_of, last_layer
-from indelible.analyze.subject import Subject, some
+from indelible.analyze.analysis import Analysis
+from indelible.analyze.directions import removal_direction, tuning_settings, weights_of
+from indelible.analyze.marked_model import MarkedModel, some_images
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.methods import Method
 from indelible.base.progress import Progress
 from indelible.base.seeding import derive_seed
-from indelible.nn.batchnorm_estimate import estimate_statistics
+from indelible.nn.outputs import logits_of
 from indelible.nn.perturbation import Norm, perturbed
+from indelible.nn.statistics import estimate_statistics
+from indelible.nn.taps import trace
 from indelible.train import fit
-from indelible.train.watching import watched
-
-__all__ = ["PATHS", "PathKind", "Row", "Sheet", "Tsne", "TsneSettings", "mixed_share", "relative_spread", "tsne"]
+from indelible.train.evaluate import evaluating
+from indelible.train.fit import watched
 
 PathKind = Literal["still", "adversarial", "tuning"]
 PATHS: tuple[PathKind, ...] = ("still", "adversarial", "tuning")
@@ -67,66 +69,49 @@ class TsneSettings(Method):
         if self.path not in PATHS:
             raise UnknownNameError("path", self.path, PATHS)
         if self.path != "still" and self.panels < 2:
-            raise InputError(f"a path has at least 2 panels, but {self.panels} are wanted. Use path='still' for one.")
+            raise InputError(f"a path needs at least 2 panels, got panels={self.panels}. Use path='still' for one.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sheet:
-    """One panel.
+class FeaturePanel:
+    """One panel."""
 
-    Attributes:
-        title: Where on the path it is.
-        clean: (x, y) of each clean image.
-        marked: (x, y) of each watermark sample.
-        wsr: Of the watermark samples shown.
-        mixed: See the module's header.
-        spread: See the module's header.
-    """
-
-    title: str
-    clean: tuple[tuple[float, float], ...]
-    marked: tuple[tuple[float, float], ...]
-    wsr: float
-    mixed: float
-    spread: float | None
+    title: str  # where on the path it is
+    clean: tuple[tuple[float, float], ...]  # (x, y) of each clean image
+    marked: tuple[tuple[float, float], ...]  # (x, y) of each watermark sample
+    wsr: float  # of the watermark samples shown
+    mixed: float  # see the module's header
+    spread: float | None  # see the module's header
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class PanelRow:
     """One model's panels, embedded together."""
 
     label: str
-    sheets: tuple[Sheet, ...]
+    panels: tuple[FeaturePanel, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tsne(Analysis):
-    """Features of some models in two dimensions.
-
-    Attributes:
-        settings: What is shown.
-        classes: Names of the classes.
-        labels: Class of each clean image; the same images in every panel.
-        target: The class of the watermark.
-        models: One row of panels each.
-    """
+    """Features of some models in two dimensions."""
 
     figure: ClassVar[str] = "tsne"
-    settings: TsneSettings
-    classes: tuple[str, ...]
-    labels: tuple[int, ...]
-    target: int
-    models: tuple[Row, ...]
+    settings: TsneSettings  # what is shown
+    classes: tuple[str, ...]  # names of the classes
+    labels: tuple[int, ...]  # class of each clean image; the same images in every panel
+    target: int  # the class of the watermark
+    models: tuple[PanelRow, ...]  # one row of panels each
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row a dot."""
         found = []
         for row in self.models:
-            for sheet in row.sheets:
-                dots = [(self.classes[label], spot) for label, spot in zip(self.labels, sheet.clean, strict=True)]
-                dots += [("watermark", spot) for spot in sheet.marked]
+            for panel in row.panels:
+                dots = [(self.classes[label], spot) for label, spot in zip(self.labels, panel.clean, strict=True)]
+                dots += [("watermark", spot) for spot in panel.marked]
                 found += [
-                    {"model": row.label, "panel": sheet.title, "of": of, "x": x, "y": y} for of, (x, y) in dots
+                    {"model": row.label, "panel": panel.title, "of": of, "x": x, "y": y} for of, (x, y) in dots
                 ]  # fmt: skip
         return found
 
@@ -134,11 +119,11 @@ class Tsne(Analysis):
         """Say for each model what became of the cluster of watermark samples."""
         said = []
         for row in self.models:
-            first, last = row.sheets[0], row.sheets[-1]
+            first, last = row.panels[0], row.panels[-1]
             words = f"{row.label}: {100 * first.mixed:.0f} % of the watermark samples' nearest clean neighbours are of "
             words += f"other classes than the target; they spread {_times(first.spread)} as wide as the target class "
             words += f"(WSR {100 * first.wsr:.0f} %)"
-            if len(row.sheets) > 1:
+            if len(row.panels) > 1:
                 words += f". At the end of the path ({last.title}): {100 * last.mixed:.0f} %, "
                 words += f"{_times(last.spread)}, WSR {100 * last.wsr:.0f} %"
             said.append(f"{words}.")
@@ -152,12 +137,7 @@ def _times(spread: float | None) -> str:
 def mixed_share(clean: Tensor, labels: Tensor, marked: Tensor, target: int, neighbours: int = _NEIGHBOURS) -> float:
     """Return how many of the nearest clean neighbours of watermark features are not of the target class, as a fraction.
 
-    Args:
-        clean: (n, D).
-        labels: int64 (n,), the classes of ``clean``.
-        marked: (m, D).
-        target: The class of the watermark.
-        neighbours: How many are looked at.
+    ``clean`` is (n, D), with classes ``labels`` int64 (n,); ``marked`` is (m, D).
     """
     near = torch.cdist(marked, clean).topk(min(neighbours, len(clean)), largest=False).indices
     return float((labels[near] != target).double().mean())
@@ -172,110 +152,107 @@ def relative_spread(features: Tensor, reference: Tensor) -> float | None:
     return float(own / other) if len(features) and float(other) > 0 else None
 
 
-def tsne(subjects: Sequence[Subject], settings: TsneSettings | None = None) -> Tsne:
-    """Embed features of clean and watermark samples, for each model on its path.
+def last_layer(model: nn.Module, images: Tensor) -> str:
+    """Return the name of the linear layer that gives the logits."""
+    with evaluating(model):
+        size = logits_of(model(images)).shape
+    linear = [call for call in trace(model, images) if isinstance(call.layer, nn.Linear) and call.gave == size]
+    if not linear:
+        raise InputError(
+            f"{type(model).__name__} has no linear layer that gives its {size[1]} logits, so that it has no "
+            "penultimate features. Wrap its head into an nn.Linear."
+        )
+    return linear[-1].place[0]
 
-    Args:
-        subjects: Marked models of one task.
-        settings: Which path, how many panels and images.
-    """
+
+def features_of(model: nn.Module, batches: Sequence[Tensor], name: str) -> tuple[Tensor, Tensor]:
+    """Return what the layer ``name`` reads, float (N, D), and the predicted classes, int64 (N,), on the CPU."""
+    found: list[Tensor] = []
+    layer = model.get_submodule(name)
+    handle = layer.register_forward_pre_hook(lambda _, args: found.append(args[0].flatten(1)))
+    answers = []
+    try:
+        with evaluating(model):
+            answers = [logits_of(model(images)).argmax(1) for images in batches]
+    finally:
+        handle.remove()
+    return torch.cat(found).float().cpu(), torch.cat(answers).cpu()
+
+
+def tsne(subjects: Sequence[MarkedModel], settings: TsneSettings | None = None) -> Tsne:
+    """Embed features of clean and watermark samples, for each of some models of one task, on its path."""
     chosen = settings or TsneSettings()
-    _check_installed()
+    if importlib.util.find_spec("sklearn") is None:
+        raise InputError('t-SNE needs scikit-learn. Run: pip install "indelible[analysis]"')
     if not subjects:
         raise InputError("t-SNE needs at least one model.")
     first = subjects[0]
     if any(one.test.classes != first.test.classes or one.target != first.target for one in subjects):
         raise InputError("the models have different classes or target classes. Show them one at a time.")
-    clean = some(first.test, chosen.images, chosen.seed)
+    clean = some_images(first.test, chosen.images, chosen.seed)
     with Progress("t-SNE", len(subjects)) as bar:
         rows = []
         for subject in subjects:
             rows.append(_row(subject, chosen))
             bar.advance()
-            bar.line(f"t-SNE of {subject.label}: {len(rows[-1].sheets)} panel(s)")
+            bar.line(f"t-SNE of {subject.label}: {len(rows[-1].panels)} panel(s)")
     return Tsne(
         settings=chosen, classes=tuple(first.test.classes), labels=tuple(clean.labels.tolist()),
         target=first.target, models=tuple(rows),
     )  # fmt: skip
 
 
-def _row(subject: Subject, settings: TsneSettings) -> Row:
-    data = some(subject.test, settings.images, settings.seed)
+def _row(subject: MarkedModel, settings: TsneSettings) -> PanelRow:
+    data = some_images(subject.test, settings.images, settings.seed)
     plain = data.gather(torch.arange(len(data)))
     samples = subject.marked(settings.marked)
     batches = [*subject.batches(plain.images), *subject.batches(samples.images)]
-    titles, taken, answers = [], [], []
-    for title, model in _stops(subject, settings):
-        found, answer = features_of(model, batches, last_layer(model, batches[0][:2]))
-        titles.append(title)
-        taken.append(found)
-        answers.append(answer)
-    places = _embed(torch.cat(taken), settings).split([len(found) for found in taken])
+    taken = [
+        (title, *features_of(model, batches, last_layer(model, batches[0][:2])))
+        for title, model in _stops(subject, settings)
+    ]
+    places = _embed(torch.cat([found for _, found, _ in taken]), settings).split([len(found) for _, found, _ in taken])
     labels, count = plain.labels.cpu(), len(plain)
-    sheets = []
-    for title, found, answer, place in zip(titles, taken, answers, places, strict=True):
+    panels = []
+    for (title, found, answer), place in zip(taken, places, strict=True):
         spots = [(float(x), float(y)) for x, y in place.tolist()]
         clean, marked = found[:count], found[count:]
-        sheets.append(
-            Sheet(
+        panels.append(
+            FeaturePanel(
                 title=title, clean=tuple(spots[:count]), marked=tuple(spots[count:]),
                 wsr=float((answer[count:] == samples.labels).double().mean()),
                 mixed=mixed_share(clean, labels, marked, subject.target),
                 spread=relative_spread(marked, clean[labels == subject.target]),
             )
         )  # fmt: skip
-    return Row(label=subject.label, sheets=tuple(sheets))
+    return PanelRow(label=subject.label, panels=tuple(panels))
 
 
-def _stops(subject: Subject, settings: TsneSettings) -> Iterator[tuple[str, nn.Module]]:
-    """Yield a title and the model at every panel of the path."""
-    if settings.path == "adversarial":
-        yield from _along_adversarial(subject, settings)
-    elif settings.path == "tuning":
-        yield from _during_tuning(subject, settings)
-    else:
-        yield "", subject.copy()
-
-
-def _along_adversarial(subject: Subject, settings: TsneSettings) -> Iterator[tuple[str, nn.Module]]:
+def _stops(subject: MarkedModel, settings: TsneSettings) -> Iterator[tuple[str, nn.Module]]:
+    """Yield a title and the model at every panel of the path; the first is the model itself."""
     model = subject.copy()
-    known = subject.embedded(500)
-    batches = subject.batches(known.images)
-    labels = known.labels.to(subject.device).split([len(batch) for batch in batches])
-    direction = adversarial_direction(model, batches, labels, settings.norm)
-    data = some(subject.attacker, settings.statistics, settings.seed)
-    clean = subject.batches(data.gather(torch.arange(len(data))).images)
-    yield "0", model
-    for number in range(1, settings.panels):
-        distance = number * settings.size
-        with perturbed(weights_of(model), [distance * part for part in direction]):
-            estimate_statistics(model, clean)
-            yield f"{distance:g}", model
+    yield "" if settings.path == "still" else "0", model
+    if settings.path == "adversarial":
+        direction = removal_direction(subject, model, 500, settings.norm)
+        clean = subject.clean_batches(subject.attacker, settings.statistics, settings.seed)
+        for number in range(1, settings.panels):
+            distance = number * settings.size
+            with perturbed(weights_of(model), [distance * part for part in direction]):
+                estimate_statistics(model, clean)
+                yield f"{distance:g}", model
+    elif settings.path == "tuning":
+        kept: list[tuple[str, nn.Module]] = []
 
+        def keep(tuned: nn.Module, _phase: str, step: int) -> None:
+            if step % settings.every == 0:
+                kept.append((str(step), copy.deepcopy(tuned).eval()))
 
-def _during_tuning(subject: Subject, settings: TsneSettings) -> Iterator[tuple[str, nn.Module]]:
-    import copy
-
-    last = (settings.panels - 1) * settings.every
-    model = copy.deepcopy(subject.model)
-    kept: list[tuple[str, nn.Module]] = [("0", subject.copy())]
-
-    def keep(tuned: nn.Module, _phase: str, step: int) -> None:
-        if step % settings.every == 0:
-            kept.append((str(step), copy.deepcopy(tuned).eval()))
-
-    how = tuning_settings(subject.attacker, steps=last, lr=settings.lr, normalize=subject.normalize)
-    with watched(keep):
-        fit(model, subject.attacker, how, seed=settings.seed, device=str(subject.device), phase="fine-tuning")
-    yield from kept
-
-
-def _check_installed() -> None:
-    try:
-        import sklearn
-    except ImportError as error:
-        raise InputError('t-SNE needs scikit-learn. Run: pip install "indelible[analysis]"') from error
-    assert sklearn.__version__  # noqa: S101 - the import is the check
+        last = (settings.panels - 1) * settings.every
+        how = tuning_settings(subject.attacker, steps=last, lr=settings.lr, normalize=subject.normalize)
+        with watched(keep):
+            thief = copy.deepcopy(subject.model)
+            fit(thief, subject.attacker, how, seed=settings.seed, device=str(subject.device), phase="fine-tuning")
+        yield from kept
 
 
 def _embed(features: Tensor, settings: TsneSettings) -> Tensor:

@@ -1,6 +1,6 @@
 """Try to remove a watermark: one file per removal attack."""
 
-from indelible.attacks.base import ATTACKS, BUDGETS, Attacked, RemovalAttack, attack, settings_of
+from indelible.attacks.base import ATTACKS, Attacked, RemovalAttack, attack
 from indelible.attacks.curve import Curve, evaluate_curve
 
 # The order of registration is the order of the paper's tables; what the paper has not comes after.
@@ -29,10 +29,10 @@ from indelible.attacks.sau import SharedAdversarialUnlearning  # isort: skip
 
 # Made for this package's own marks.
 from indelible.attacks.rehearse import Rehearsal  # isort: skip
+from indelible.attacks.invert import Inversion  # isort: skip
 
 __all__ = [
     "ATTACKS",
-    "BUDGETS",
     "AdversarialNeuronPruning",
     "Attacked",
     "BatchNormPruning",
@@ -44,6 +44,7 @@ __all__ = [
     "FineTuning",
     "ImplicitUnlearning",
     "InputPreprocessing",
+    "Inversion",
     "MagnitudePruning",
     "ModeConnectivityRepair",
     "NeuralAttentionDistillation",
@@ -62,5 +63,4 @@ __all__ = [
     "deployed",
     "evaluate_curve",
     "evaluate_transforms",
-    "settings_of",
 ]

@@ -27,43 +27,48 @@ Slips of the authors' code, kept in ``paper``:
 2. the noise starts at random within eps and then takes a step of eps without being clipped: it can reach 2 eps;
 3. the threshold is fixed by hand, where all watermarks had similar test accuracy; nothing is held out.
 
-Recipe ``sound``: crop and flip, noise clipped to eps, masks trained on nine tenths of the attacker's images, the
+Protocol ``sound``: crop and flip, noise clipped to eps, masks trained on nine tenths of the attacker's images, the
 largest threshold (in steps of 0.05) that costs no more than ``ba_drop`` of the accuracy on the last tenth. Masks are
 clipped to [0, 1] before every step, not after the last one: a neuron that was pushed further below zero is taken to be
 more sensitive, so that there are strengths below threshold 0. In a network of a few hundred neurons that matters: all
 neurons at zero together may cost more than the budget.
 """
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
-from indelible.attacks.curve import Curve, choose
-from indelible.base.errors import InputError
-from indelible.base.registry import MethodInfo
+from indelible.attacks.strengths import change_at_budget
 from indelible.base.seeding import generator
-from indelible.nn.channel_masks import MaskedNetwork, neurons_of, prune_neurons
+from indelible.data.images import Data
+from indelible.nn.channel_masks import MaskedNetwork, Neurons, neurons_of, prune_neurons
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule, TrainSettings
+from indelible.train import Objective, Schedule
 from indelible.train.objective import Step
-
-__all__ = ["AdversarialNeuronPruning", "NeuronNoise", "below_zero", "pruned_at"]
 
 THRESHOLDS = tuple(step / 20 for step in range(20))
 PAPER_THRESHOLD, PAPER_THRESHOLD_100, MANY_CLASSES = 0.6, 0.5, 100
 
 
+@ATTACKS.register(
+    name="anp",
+    title="Adversarial neuron pruning",
+    paper="Wu and Wang, NeurIPS 2021",
+    summary="Train masks of all neurons against adversarial noise on them, and prune what the masks give up.",
+    cost="90 epochs of the attacker's images, most parameters frozen",
+)
 @dataclass(frozen=True, kw_only=True)
 class AdversarialNeuronPruning(RemovalAttack):
     """Prune sensitive neurons; the table in the module's header explains each setting."""
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 6, "batch_size": 32}
+    strengths: ClassVar[tuple[float, ...]] = THRESHOLDS
+    ranges: ClassVar[Mapping[str, str]] = {"eps": "[0, inf)", "alpha": "[0, 1]", "steps": "[1, inf)"}
 
     eps: float = 0.4
     steps: int = 1
@@ -75,56 +80,32 @@ class AdversarialNeuronPruning(RemovalAttack):
     threshold: float | None = None
     ba_drop: float = 0.02
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.eps < 0 or not 0.0 <= self.alpha <= 1.0 or self.steps < 1:
-            raise InputError(
-                f"ANP takes eps >= 0, alpha in [0, 1] and at least one step, but came with eps={self.eps}, "
-                f"alpha={self.alpha}, steps={self.steps}. The paper uses 0.4, 0.2 and 1."
-            )
+    def passes(self, images: float, classes: int) -> float:
+        return images * self.epochs * (2 + self.steps)
 
     def run(self, job: Removal) -> None:
         """Train masks, choose the threshold, prune."""
         fitting, held = job.parts()
         neurons = neurons_of(job.model, job.sample())
         masked = MaskedNetwork(job.model, neurons)
-        sound = self.recipe == "sound"
+        sound = self.protocol == "sound"
         job.train(
-            TrainSettings(
-                epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=0.0, batch_size=self.batch_size,
-                schedule=Schedule(), augmentation="crop-flip" if sound else "none",
-            ),
-            phase="masks", objective=NeuronNoise(masked, self, job.seed), data=fitting if sound else job.data,
-            model=masked,
+            self.training(weight_decay=0.0, schedule=Schedule()), phase="masks", model=masked,
+            objective=NeuronNoise(masked, self, job.seed), data=fitting if sound else job.data,
         )  # fmt: skip
         mask = masked.mask.detach()
         if not sound:
             mask = mask.clamp(0.0, 1.0)
-        stolen = copy.deepcopy(job.model)
-
-        def build(threshold: float) -> nn.Module:
-            pruned = copy.deepcopy(stolen)
-            prune_neurons(pruned, neurons, pruned_at(mask, threshold))
-            return pruned
-
         fixed = self.threshold
         if fixed is None and not sound:
             fixed = PAPER_THRESHOLD_100 if len(job.data.classes) >= MANY_CLASSES else PAPER_THRESHOLD
-        thresholds = tuple(sorted({*below_zero(mask), *THRESHOLDS, *(() if fixed is None else (fixed,))}))
-        accuracies = tuple(job.accuracy(build(threshold), held) for threshold in thresholds)
-        chosen = fixed
-        if chosen is None:
-            chosen = choose(thresholds, accuracies, job.accuracy(stolen, held), self.ba_drop)
-        job.curve = Curve(name="threshold", values=thresholds, accuracies=accuracies, chosen=chosen, build=build)
-        job.note(threshold=chosen, pruned=int((mask <= chosen).sum()), neurons=len(mask))
-        prune_neurons(job.model, neurons, pruned_at(mask, chosen))
+        prune_by_mask(job, neurons, mask, given=fixed, ba_drop=self.ba_drop, judges=held)
 
 
 def below_zero(mask: Tensor) -> tuple[float, ...]:
-    """Return thresholds that prune one to seven eighths of the neurons at or below zero, the lowest first.
+    """Return thresholds that prune one to seven eighths of the neurons below zero, the lowest first.
 
-    Args:
-        mask: As the last step left it (neurons,): not clipped, so that neurons at zero still have an order.
+    The mask (neurons,) is as the last step left it: not clipped, so that neurons at zero still have an order.
     """
     pushed = mask[mask < 0].sort().values
     return tuple(
@@ -137,20 +118,26 @@ def pruned_at(mask: Tensor, threshold: float) -> Tensor:
     return (mask > threshold).to(mask.dtype)
 
 
-class NeuronNoise(Objective):
-    """alpha * L(mask) + (1 - alpha) * L(mask and the worst noise), as gradients of the mask.
+def prune_by_mask(
+    job: Removal, neurons: Sequence[Neurons], mask: Tensor, *, given: float | None, ba_drop: float, judges: Data,
+    reference: float | None = None,
+) -> None:  # fmt: skip
+    """Choose a threshold, and prune the neurons whose mask (neurons,) is at most that."""
+    chosen = change_at_budget(
+        job, lambda model, threshold: prune_neurons(model, neurons, pruned_at(mask, threshold)), name="threshold",
+        values=(*below_zero(mask), *THRESHOLDS), given=given, ba_drop=ba_drop, judges=judges, reference=reference,
+    )  # fmt: skip
+    job.note(threshold=chosen, pruned=int((mask <= chosen).sum()), neurons=len(mask))
 
-    Args:
-        masked: The network whose mask is trained.
-        method: eps, steps, alpha, and whether noise is clipped.
-        seed: The run's seed; noise is a function of it and the step.
-    """
+
+class NeuronNoise(Objective):
+    """alpha * L(mask) + (1 - alpha) * L(mask and the worst noise), as gradients of the mask."""
 
     def __init__(self, masked: MaskedNetwork, method: AdversarialNeuronPruning, seed: int) -> None:
         self.masked, self.method, self.seed = masked, method, seed
 
-    def backward(self, step: Step) -> Tensor:
-        """Find the noise, then add the mask's gradient."""
+    def loss(self, step: Step) -> Tensor:
+        """Find the noise, then return the loss."""
         method, mask = self.method, self.masked.mask
         with torch.no_grad():
             mask.clamp_(0.0, 1.0)  # what the optimiser's last step left outside
@@ -159,9 +146,7 @@ class NeuronNoise(Objective):
             noise = self._noise(step)
             robust = F.cross_entropy(logits_of(step.model(step.images, noise)), step.labels)
         natural = F.cross_entropy(logits_of(step.model(step.images)), step.labels)
-        loss = method.alpha * natural + (1.0 - method.alpha) * robust
-        step.backward(loss)
-        return loss.detach()
+        return method.alpha * natural + (1.0 - method.alpha) * robust
 
     def _noise(self, step: Step) -> Tensor:
         method, mask = self.method, self.masked.mask
@@ -172,27 +157,10 @@ class NeuronNoise(Objective):
             loss = F.cross_entropy(logits_of(step.model(step.images, noise)), step.labels)
             (gradient,) = torch.autograd.grad(loss, noise)
             noise = (noise + method.eps / method.steps * gradient.sign()).detach()
-            if method.recipe == "sound":
+            if method.protocol == "sound":
                 noise = noise.clamp(-method.eps, method.eps)
         return noise
 
     def passes(self, rows: int) -> int:
         """Return the images passed forward: to find the noise, with it, and without it."""
         return rows * (self.method.steps + 2 if self.method.eps > 0 else 1)
-
-    def settings(self) -> dict[str, object]:
-        """Return what decides the gradients."""
-        method = self.method
-        return {"eps": method.eps, "steps": method.steps, "alpha": method.alpha, "recipe": method.recipe}
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="anp",
-        title="Adversarial neuron pruning",
-        paper="Wu and Wang, NeurIPS 2021",
-        summary="Train masks of all neurons against adversarial noise on them, and prune what the masks give up.",
-        cost="90 epochs of the attacker's images, most parameters frozen",
-        build=AdversarialNeuronPruning,
-    )
-)

@@ -1,14 +1,14 @@
-"""The verb ``attack``: from a stolen model and the attacker's data to a washed model and its record.
+"""The verb ``attack``: from a stolen model and the attacker's data to an attacked model and its record.
 
 An attack is a frozen value that overrides :meth:`RemovalAttack.run`. It is given the model and the attacker's own
 images and nothing else: no key, no watermark sample, no test image, no success rate. Whoever evaluates the result does
 that afterwards, from outside.
 
-Recipes: ``"sound"`` is the attack as it should be made; ``"paper"`` repeats what produced the paper's tables, with the
-slips of the authors' code, each named in the attack's header.
+Protocols: ``"sound"`` is the attack as it should be made; ``"paper"`` repeats what produced the paper's tables, with
+the slips of the authors' code, each named in the attack's header.
 
-Presets: ``"full"``, the default, has the paper's number of passes; ``"cpu"`` is a cheaper budget under a name, 150,000
-to 200,000 image passes with 10,000 images of ten classes, at the same peak rates; docs/attacks/measured.md compares.
+Scales: ``"paper"`` has the paper's number of passes; ``"cpu"``, the default, is cheaper, 150,000 to 200,000 image
+passes with 10,000 images of ten classes, at the same peak rates; docs/attacks/measured.md compares.
 """
 
 import copy
@@ -17,18 +17,18 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import nn
 
 from indelible.attacks.curve import Curve
-from indelible.base.checks import check_trainable
+from indelible.base.checks import check_ranges, check_trainable
 from indelible.base.errors import DivergedError, InputError, UnknownNameError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
-from indelible.base.plugins import MethodRegistry
 from indelible.base.records import Record, hardware
+from indelible.base.registry import MethodRegistry
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.convert import as_data
@@ -36,27 +36,26 @@ from indelible.data.images import Data
 from indelible.nn.layers import check_finite
 from indelible.train import Fitted, Objective, TrainSettings, fit
 from indelible.train.devices import make_fabric
-from indelible.train.evaluate import accuracy, check_classifier
+from indelible.train.evaluate import accuracy, check_classifier, evaluating
 from indelible.train.processes import Group, joined
-from indelible.train.starting import elsewhere, must_start
-
-__all__ = ["ATTACKS", "BUDGETS", "RECIPES", "Attacked", "Recipe", "Removal", "RemovalAttack", "attack", "settings_of"]
+from indelible.train.scales import SCALES
+from indelible.train.start_processes import elsewhere, must_start
 
 ATTACKS = MethodRegistry("removal attack", group="indelible.attacks", base="indelible.attacks.base:RemovalAttack")
-Recipe = Literal["sound", "paper"]
-RECIPES: tuple[Recipe, ...] = ("sound", "paper")
-BUDGETS = ("full", "cpu")
+Protocol = Literal["sound", "paper"]
+PROTOCOLS: tuple[Protocol, ...] = ("sound", "paper")
 _WATCHED = 1000
 _HELD_OUT = 0.1
+_TRAINING = ("epochs", "lr", "momentum", "weight_decay", "batch_size")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attacked:
-    """A washed model.
+    """An attacked model.
 
     Attributes:
         model: An ordinary model of the class that came in.
-        history: One row an epoch.
+        history: One row per epoch.
         record: What was run, with what, and what it cost.
         curve: The models of other strengths that the attack could have returned, if it has a strength.
         architecture: Name of the model's network when it is another than the stolen one's.
@@ -73,35 +72,67 @@ class Attacked:
 class RemovalAttack(Method):
     """Base of removal attacks: settings as fields, the work in :meth:`run`.
 
+    A value has the defaults of the scale ``paper``; :meth:`at_scale` gives those of another.
+
     Attributes:
-        recipe: ``"sound"`` or ``"paper"``.
+        protocol: ``"sound"`` or ``"paper"``.
     """
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {}
-    """What the ``cpu`` preset changes in this attack's settings."""
-    recipes: ClassVar[tuple[Recipe, ...]] = RECIPES
-    """The recipes that differ; a recipe without a variant of its own is refused."""
+    """What the scale ``cpu`` changes in this attack's settings."""
+    protocols: ClassVar[tuple[Protocol, ...]] = PROTOCOLS
+    """Its protocols; an attack that the ICCV 2023 paper did not run has ``"sound"`` only."""
     needs_labels: ClassVar[bool] = True
     """False for an attack that never reads the labels of the attacker's images: these may be of another task."""
     strengths: ClassVar[tuple[float, ...]] = ()
-    """Strengths that :func:`indelible.attacks.strength.change_at_budget` tries; empty for other attacks."""
+    """Strengths that the attack chooses from (:mod:`indelible.attacks.strengths`)."""
+    ranges: ClassVar[Mapping[str, str]] = {}
+    """Intervals that settings must lie in: ``{"share": "(0, 1]", "steps": "[1, inf)"}``."""
 
-    recipe: Recipe = "sound"
+    protocol: Protocol = "sound"
 
     def __post_init__(self) -> None:
-        if self.recipe not in RECIPES:
-            raise UnknownNameError("recipe", self.recipe, RECIPES)
-        if self.recipe not in self.recipes:
+        if self.protocol not in PROTOCOLS:
+            raise UnknownNameError("protocol", self.protocol, PROTOCOLS)
+        if self.protocol not in self.protocols:
             raise InputError(
-                f"{type(self).__name__} has one recipe, {self.recipes[0]!r}, got {self.recipe!r}. Leave out the recipe."
+                f"{type(self).__name__} has one protocol, {self.protocols[0]!r}, got {self.protocol!r}: the paper "
+                "whose slips the protocol 'paper' repeats did not run this attack. Leave the protocol out."
             )
+        check_ranges(self, self.ranges)
+
+    @classmethod
+    def defaults(cls, scale: str) -> dict[str, Any]:
+        """Return what a scale changes in the settings."""
+        return dict(cls.cpu_settings) if SCALES[scale].name == "cpu" else {}
+
+    @classmethod
+    def at_scale(cls, scale: str = "cpu", **settings: Any) -> Self:
+        """Build the attack with the defaults that its name has in :func:`attack`; ``settings`` are what differs."""
+        return cls.of({**cls.defaults(scale), **settings})
 
     def alone(self) -> str:
         """Return why one process must do all of the work; nothing where several can share it."""
         return (
-            "it chooses its strength among several models, and does most of its work outside the training loop: "
-            "several processes would each do all of that, and the models would stay in them"
+            "it tries several strengths, and does most of its work outside the training loop, which is the only part "
+            "that several processes can share"
         )
+
+    def passes(self, images: float, classes: int) -> float | None:
+        """Return the image passes of an attack with so many images, to estimate its time; None when unknown.
+
+        An attack with :attr:`strengths` trains nothing: it measures the stolen model and every strength.
+        """
+        return images * (len(self.strengths) + 1) if self.strengths else None
+
+    def curve_models(self) -> int:
+        """Return how many models the curve of this attack holds, each of which is measured afterwards."""
+        return len(self.strengths)
+
+    def training(self, **changes: Any) -> TrainSettings:
+        """Return training settings with this attack's epochs, rate, ...; the protocol ``paper`` does not augment."""
+        own = {name: getattr(self, name) for name in _TRAINING if hasattr(self, name)}
+        return TrainSettings(**{"augmentation": "none" if self.protocol == "paper" else "crop-flip", **own, **changes})
 
     @abstractmethod
     def run(self, job: "Removal") -> None:
@@ -110,39 +141,22 @@ class RemovalAttack(Method):
 
 @dataclass(kw_only=True)
 class Removal:
-    """One attack under way: all that an attack can see.
+    """A running attack: all that an attack can see."""
 
-    Attributes:
-        model: The model to wash, a copy of the stolen one.
-        data: The attacker's images.
-        seed: The run's seed.
-        normalize: (mean, std) that the model's input is normalised by.
-        folder: Where to keep checkpoints and history, or None.
-        device: Where to compute.
-        settings: The attack's own settings: a checkpoint made with others is refused.
-        labelled: False where the images' classes are not the model's: their labels mean nothing here.
-        curve: Set by an attack that has a strength to choose.
-        architecture: Set by an attack that returns another network than the stolen one.
-        phases: What each training gave.
-        figures: What the attack noted for its record.
-        images: Image passes outside training.
-        seconds: Time of work that an earlier session did outside training and that was not done again.
-    """
-
-    model: nn.Module
-    data: Data
+    model: nn.Module  # to attack: a copy of the stolen one
+    data: Data  # the attacker's images
     seed: int
-    normalize: Normalization | None = None
-    folder: Path | None = None
+    normalize: Normalization | None = None  # (mean, std) of the model's input
+    folder: Path | None = None  # for checkpoints and history
     device: str = "auto"
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    labelled: bool = True
-    curve: Curve | None = None
-    architecture: str | None = None
-    phases: list[Fitted] = field(default_factory=list)
-    figures: dict[str, Any] = field(default_factory=dict)
-    images: int = 0
-    seconds: float = 0.0
+    settings: Mapping[str, Any] = field(default_factory=dict)  # the attack's: a checkpoint made with others is refused
+    labelled: bool = True  # False where the images' classes are not the model's: their labels mean nothing here
+    curve: Curve | None = None  # set by an attack that has a strength to choose
+    architecture: str | None = None  # set by an attack that returns another network than the stolen one
+    phases: list[Fitted] = field(default_factory=list)  # what each training gave
+    figures: dict[str, Any] = field(default_factory=dict)  # what the attack noted for its record
+    images: int = 0  # image passes outside training
+    seconds: float = 0.0  # of work outside training that an earlier session did and that was not done again
     _trained: float = field(default=0.0, repr=False)
 
     @property
@@ -170,13 +184,15 @@ class Removal:
         self.count(len(data))
         return accuracy(model, data, normalize=self.normalize)
 
-    def count(self, images: int, *, seconds: float = 0.0) -> None:
-        """Add image passes that do not go through :meth:`train`; a call with k images counts k.
+    def show(self, data: Data, batch: int) -> None:
+        """Pass images of the attacker through the model in evaluation mode, for hooks to see, and count the passes."""
+        with evaluating(self.model):
+            for images, _ in data.iterate(torch.arange(len(data)), batch, self.place):
+                self.model(normalise(to_float(images), self.normalize))
+        self.count(len(data))
 
-        Args:
-            images: Images passed forward.
-            seconds: Time that an earlier session spent on them, when they are read from disk instead.
-        """
+    def count(self, images: int, *, seconds: float = 0.0) -> None:
+        """Add image passes outside :meth:`train`, and the seconds that an earlier session spent on them."""
         self.images += images
         self.seconds += seconds
 
@@ -190,12 +206,9 @@ class Removal:
     ) -> None:  # fmt: skip
         """Train on the attacker's images; a phase that an earlier session finished is not done again.
 
-        Args:
-            settings: How to train.
-            phase: What this training is called; an attack of several phases names each differently.
-            objective: What to minimise; by default the cross-entropy.
-            data: Train on this, made of the attacker's images; by default on all of them.
-            model: Train this one (a teacher, a student); by default the model that is attacked.
+        By default the attacked model is trained, on all images, by the cross-entropy. Each phase has another name. A
+        checkpoint is known by the attack's settings, the images and the weights at the start: an objective adds only
+        what these do not decide.
         """
         began = time.monotonic()
         images, trained = data or self.data, model or self.model
@@ -236,26 +249,12 @@ class Removal:
         return {"accuracy_attacker": accuracy(model, seen, normalize=self.normalize)}
 
 
-def settings_of(method: str, preset: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of an attack: what the preset changes, then what is given; all else are its defaults.
-
-    Args:
-        method: A registered name.
-        preset: ``"full"`` or ``"cpu"``.
-        settings: What somebody chose.
-    """
-    if preset not in BUDGETS:
-        raise UnknownNameError("preset of attacks", preset, BUDGETS)
-    changes = ATTACKS[method].build.cpu_settings if preset == "cpu" else {}
-    return {**changes, **settings}
-
-
 def attack(
     model: nn.Module,
     data: Any,
     method: str | RemovalAttack = "ft",
     *,
-    preset: str = "full",
+    scale: str = "cpu",
     seed: int = 0,
     normalize: Normalization | None = None,
     folder: str | Path | None = None,
@@ -264,47 +263,49 @@ def attack(
     nodes: int | None = None,
     **settings: Any,
 ) -> Attacked:
-    """Try to wash the watermark out of a copy of ``model``.
+    """Try to remove the watermark from a copy of ``model``.
 
     Args:
         model: The stolen classifier.
         data: The attacker's images: data set, pair (images, labels), folder, ``.npz``.
-        method: A registered name (``indelible attack --list``), ``"package.module:Class"``, or an attack value.
-        preset: ``"full"`` (the paper's passes) or ``"cpu"``, a cheaper budget; for a method given by its name.
+        method: A registered name (``indelible attack --list``), ``"package.module:Class"``, or an attack value. A value
+            is taken as it is: ``FineTuning(lr=0.01)`` has the defaults of the scale ``paper`` for all else,
+            ``FineTuning.at_scale("cpu", lr=0.01)`` those that the name ``"ft"`` has.
+        scale: ``"cpu"``, or ``"paper"`` with the paper's number of passes; for a method given by its name.
         seed: The same seed and settings give the same bits on the same machine.
         normalize: (mean, std) that the model expects its input to be normalised by.
-        folder: Keep checkpoints and history there; a run that was broken off there is continued.
+        folder: Keep checkpoints and history there; an interrupted run there is continued.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
         devices: Processes on this machine, one device each; more than one are started, and the script needs
             ``if __name__ == "__main__":``. By default one - or, under torchrun, all that it launched.
         nodes: Machines on which this call is made.
-        settings: Settings of the attack, when ``method`` is a name: ``recipe="paper"``, ``epochs=30``.
+        settings: Settings of the attack, when ``method`` is a name: ``protocol="paper"``, ``epochs=30``.
 
     Returns:
-        The washed model with its history and record; ``model`` itself is unchanged.
+        The attacked model with its history and record; ``model`` itself is unchanged.
     """
     check_trainable(model)
     if must_start(devices, nodes):
         arguments = {
-            "data": data, "method": method, "preset": preset, "seed": seed, "normalize": normalize, "folder": folder,
+            "data": data, "method": method, "scale": scale, "seed": seed, "normalize": normalize, "folder": folder,
             "device": device, **settings,
         }  # fmt: skip
         return Attacked(**elsewhere(attack, model, arguments, devices=devices, nodes=nodes))
     with joined(devices=devices, nodes=nodes, device=device) as group:
-        return _attack(model, data, method, preset, seed, normalize, folder, device, settings, group)
+        return _attack(model, data, method, scale, seed, normalize, folder, device, settings, group)
 
 
 def _attack(
-    model: nn.Module, data: Any, method: str | RemovalAttack, preset: str, seed: int, normalize: Normalization | None,
+    model: nn.Module, data: Any, method: str | RemovalAttack, scale: str, seed: int, normalize: Normalization | None,
     folder: str | Path | None, device: str, settings: Mapping[str, Any], group: Group,
 ) -> Attacked:  # fmt: skip
     """Do the work of :func:`attack`, in each of its processes."""
     if isinstance(method, str):
-        settings = settings_of(method, preset, settings)
-    elif preset != "full":
+        settings = {**ATTACKS[method].build.defaults(scale), **settings}
+    elif scale != "cpu":
         raise InputError(
-            f"the preset {preset!r} fills in the settings of a method given by its name, but an attack value came, "
-            "which has all its settings. Give its name, or leave out the preset."
+            f"scale={scale!r} chooses the settings of an attack that is given by its name, got an attack value, "
+            "which has all its settings. Give the name, or leave out scale."
         )
     name, value = resolve(ATTACKS, method, settings)
     if group.world > 1 and (why := value.alone()):
@@ -326,7 +327,8 @@ def _attack(
     record = Record(
         verb="attack", method=name, seed=seed,
         settings={
-            "method": value.to_json(), "preset": preset, "normalize": normalize, "device": device, **group.to_json()
+            "method": value.to_json(), "scale": scale if isinstance(method, str) else None, "normalize": normalize,
+            "device": device, **group.to_json()
         },
         inputs={
             "data": images.name, "data_digest": images.digest(), "images": len(images),

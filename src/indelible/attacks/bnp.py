@@ -14,30 +14,25 @@ alone differ most where a channel reacts to the mark.
 | u | ``u`` | by budget | 3 | the authors' code |
 | - | ``ba_drop`` | 0.02 | not used | ours: points of held-out accuracy that pruning may cost |
 
-Recipe ``sound``: statistics over nine tenths of the attacker's images; the smallest u, from 0 to 5 in steps of 0.25,
-that costs no more than ``ba_drop`` on the last tenth. Recipe ``paper``: u fixed. Preset ``cpu`` is as ``full``.
+Protocol ``sound``: statistics over nine tenths of the attacker's images; the smallest u, from 0 to 5 in steps of 0.25,
+that costs no more than ``ba_drop`` on the last tenth. Protocol ``paper``: u fixed. Scale ``cpu`` is as ``paper``.
 
 How it differs: moments are of all images in evaluation mode, where the authors take one batch of 500; eps of BatchNorm
 is added to both variances, so that a dead channel has a finite distance.
 """
 
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
-from indelible.attacks.clp import PAPER_U, US, outliers
-from indelible.attacks.strength import change_at_budget
+from indelible.attacks.base import ATTACKS, Removal
+from indelible.attacks.clp import ChannelLipschitzness
 from indelible.base.errors import InputError
-from indelible.base.registry import MethodInfo
-from indelible.data.augment import normalise, to_float
 from indelible.data.images import Data
 from indelible.nn.layers import BatchNorm, batch_norms
-from indelible.train.evaluate import evaluating
-
-__all__ = ["BatchNormPruning", "clean_moments", "gaussian_kl"]
 
 _BATCH = 500
 
@@ -60,18 +55,12 @@ def clean_moments(job: Removal, layers: dict[str, BatchNorm], data: Data) -> dic
         ones = torch.full((len(apart),), apart.shape[1], dtype=torch.float64)
         sums[name] += torch.stack([ones, apart.sum(1), apart.square().sum(1)])
 
-    handles = [
-        layer.register_forward_pre_hook(lambda layer, args, name=name: add(name, layer, args))
-        for name, layer in layers.items()
-    ]
-    try:
-        with evaluating(job.model):
-            for images, _ in data.iterate(torch.arange(len(data)), _BATCH, job.place):
-                job.model(normalise(to_float(images), job.normalize))
-    finally:
-        for handle in handles:
-            handle.remove()
-    job.count(len(data))
+    with ExitStack() as hooks:
+        for name, layer in layers.items():
+            hooks.enter_context(
+                layer.register_forward_pre_hook(lambda layer, args, name=name: add(name, layer, args))
+            )  # fmt: skip
+        job.show(data, _BATCH)
     moments = {}
     for name, (count, first, second) in sums.items():
         shift, running = first / count, layers[name].running_mean
@@ -81,14 +70,19 @@ def clean_moments(job: Removal, layers: dict[str, BatchNorm], data: Data) -> dic
     return moments
 
 
+@ATTACKS.register(
+    name="bnp",
+    title="BatchNorm-statistics pruning",
+    paper="Zheng et al., NeurIPS 2022",
+    summary="Prune the channels whose running statistics lie far from those of clean images.",
+    cost="3.1 passes over the attacker's images, none backward",
+)
 @dataclass(frozen=True, kw_only=True)
-class BatchNormPruning(RemovalAttack):
+class BatchNormPruning(ChannelLipschitzness):
     """Prune channels whose statistics clean images do not explain; the table in the header explains each setting."""
 
-    strengths: ClassVar[tuple[float, ...]] = US
-
-    u: float | None = None
-    ba_drop: float = 0.02
+    def passes(self, images: float, classes: int) -> float:
+        return images * (0.9 + 0.1 * (len(self.strengths) + 1))  # statistics of nine tenths; the rest judges
 
     def run(self, job: Removal) -> None:
         """Measure clean statistics, compare, choose u, prune."""
@@ -107,28 +101,4 @@ class BatchNormPruning(RemovalAttack):
             assert layer.running_mean is not None and layer.running_var is not None  # noqa: S101, PT018 - for mypy
             running = (layer.running_mean.cpu().double(), layer.running_var.cpu().double() + layer.eps)
             distances[name] = gaussian_kl(mean, variance + layer.eps, *running)
-
-        @torch.no_grad()
-        def change(model: nn.Module, u: float) -> None:
-            for name, layer in batch_norms(model):
-                if name in distances:
-                    layer.weight[outliers(distances[name], u).to(layer.weight.device)] = 0.0
-
-        fixed = PAPER_U if self.u is None and self.recipe == "paper" else self.u
-        chosen = change_at_budget(
-            job, change, name="u", values=US, given=fixed, ba_drop=self.ba_drop, strongest="low", judges=held
-        )  # fmt: skip
-        pruned = sum(int(outliers(scores, chosen).sum()) for scores in distances.values())
-        job.note(u=chosen, pruned=pruned, channels=sum(len(scores) for scores in distances.values()))
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="bnp",
-        title="BatchNorm-statistics pruning",
-        paper="Zheng et al., NeurIPS 2022",
-        summary="Prune the channels whose running statistics lie far from those of clean images.",
-        cost="3.1 passes over the attacker's images, none backward",
-        build=BatchNormPruning,
-    )
-)
+        self.prune(job, distances, bias=False, judges=held)

@@ -12,16 +12,17 @@ code. No image is needed to rank channels; the attacker's images only choose u.
 | - | ``ba_drop`` | 0.02 | not used | ours: points of accuracy that pruning may cost |
 
 ||.||_2 is the spectral norm, the largest singular value; s_k bounds the Lipschitz constant of channel k of a
-convolution and the BatchNorm behind it. Recipe ``sound`` takes the smallest u, from 0 to 5 in steps of 0.25, that costs
-no more than ``ba_drop`` on the attacker's images. Nothing is fitted to them, so all may judge. Preset ``cpu`` is as
-``full``.
+convolution and the BatchNorm behind it. Protocol ``sound`` takes the smallest u, from 0 to 5 in steps of 0.25, that
+costs no more than ``ba_drop`` on the attacker's images. Nothing is fitted to them, so all may judge. Scale ``cpu`` is
+as ``paper``.
 
 How it differs: pairs of layers are found by passing two images - a BatchNorm whose input is the very output of a
 convolution or linear layer - where the authors take the convolution defined last. sigma is sqrt(variance + eps), as
 BatchNorm itself divides, so that a dead channel has a finite bound.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,26 +31,18 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
-from indelible.attacks.strength import change_at_budget
+from indelible.attacks.strengths import change_at_budget
 from indelible.base.errors import InputError
-from indelible.base.registry import MethodInfo
+from indelible.data.images import Data
 from indelible.nn.layers import BatchNorm, batch_norms
 from indelible.train.evaluate import evaluating
-
-__all__ = ["PAPER_U", "US", "ChannelLipschitzness", "channel_bounds", "normalised_layers", "outliers"]
 
 US = tuple(step / 4 for step in range(21))
 PAPER_U = 3.0
 
 
 def channel_bounds(weight: Tensor, gamma: Tensor, sigma: Tensor) -> Tensor:
-    """Return the bound (C,) on the Lipschitz constant of every channel.
-
-    Args:
-        weight: Of a convolution (C, inputs, ...) or of a linear layer (C, inputs).
-        gamma: Scale of the BatchNorm behind it (C,).
-        sigma: What that BatchNorm divides by (C,).
-    """
+    """Return the bound (C,) on the Lipschitz constant of each channel of a layer (C, inputs, ...) and its BatchNorm."""
     filters = weight.flatten(2) if weight.ndim > 2 else weight[:, :, None]
     # On the CPU in float64: few numbers, and not every device has either the precision or the decomposition.
     largest: Tensor = torch.linalg.matrix_norm(filters.cpu().double(), 2)
@@ -64,15 +57,9 @@ def outliers(scores: Tensor, u: float) -> Tensor:
 
 
 def normalised_layers(model: nn.Module, images: Tensor) -> list[tuple[str, str]]:
-    """Return (layer, BatchNorm) by name where BatchNorm reads the very output of a convolution or linear layer.
-
-    Args:
-        model: Any network.
-        images: A small batch, as the model expects it.
-    """
+    """Return (layer, BatchNorm) by name where BatchNorm reads the very output of a convolution or linear layer."""
     given: list[tuple[str, Tensor]] = []  # the tensors are held, so that no two of them can have the same identity
     found: dict[str, str] = {}
-    handles = []
 
     def gave(name: str, output: Any) -> None:
         if isinstance(output, Tensor):
@@ -83,20 +70,23 @@ def normalised_layers(model: nn.Module, images: Tensor) -> list[tuple[str, str]]
         if source is not None:
             found.setdefault(name, source)
 
-    try:
+    with ExitStack() as hooks, evaluating(model):
         for name, layer in model.named_modules():
             if isinstance(layer, nn.Linear | _ConvNd) and not isinstance(layer, _ConvTransposeNd):
-                handles.append(layer.register_forward_hook(lambda _, __, output, name=name: gave(name, output)))
+                hooks.enter_context(layer.register_forward_hook(lambda _, __, output, name=name: gave(name, output)))
             elif isinstance(layer, BatchNorm) and layer.affine and layer.running_var is not None:
-                handles.append(layer.register_forward_pre_hook(lambda _, args, name=name: reads(name, args)))
-        with evaluating(model):
-            model(images)
-    finally:
-        for handle in handles:
-            handle.remove()
+                hooks.enter_context(layer.register_forward_pre_hook(lambda _, args, name=name: reads(name, args)))
+        model(images)
     return [(source, name) for name, source in found.items()]
 
 
+@ATTACKS.register(
+    name="clp",
+    title="Channel-Lipschitzness pruning",
+    paper="Zheng et al., ECCV 2022",
+    summary="Prune the channels whose convolution and BatchNorm together can amplify an input the most.",
+    cost="22 passes over the attacker's images to choose, none backward",
+)
 @dataclass(frozen=True, kw_only=True)
 class ChannelLipschitzness(RemovalAttack):
     """Prune channels with an outlying Lipschitz bound; the table in the module's header explains each setting."""
@@ -119,30 +109,23 @@ class ChannelLipschitzness(RemovalAttack):
                 f"CLP prunes BatchNorm channels directly behind a convolution or linear layer, and "
                 f"{type(job.model).__name__} has none. Choose an attack that needs none, such as magnitude or ft."
             )
+        self.prune(job, bounds, bias=True)
+
+    def prune(self, job: Removal, scores: Mapping[str, Tensor], *, bias: bool, judges: Data | None = None) -> None:
+        """Choose u, and set the outlying channels of every BatchNorm with ``scores`` (C,) to zero."""
 
         @torch.no_grad()
         def change(model: nn.Module, u: float) -> None:
             for name, norm in batch_norms(model):
-                if name in bounds:
-                    pruned = outliers(bounds[name], u).to(norm.weight.device)
+                if name in scores:
+                    pruned = outliers(scores[name], u).to(norm.weight.device)
                     norm.weight[pruned] = 0.0
-                    norm.bias[pruned] = 0.0
+                    if bias:
+                        norm.bias[pruned] = 0.0
 
-        fixed = PAPER_U if self.u is None and self.recipe == "paper" else self.u
+        fixed = PAPER_U if self.u is None and self.protocol == "paper" else self.u
         chosen = change_at_budget(
-            job, change, name="u", values=US, given=fixed, ba_drop=self.ba_drop, strongest="low"
+            job, change, name="u", values=US, given=fixed, ba_drop=self.ba_drop, strongest="low", judges=judges
         )  # fmt: skip
-        pruned = sum(int(outliers(scores, chosen).sum()) for scores in bounds.values())
-        job.note(u=chosen, pruned=pruned, channels=sum(len(scores) for scores in bounds.values()))
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="clp",
-        title="Channel-Lipschitzness pruning",
-        paper="Zheng et al., ECCV 2022",
-        summary="Prune the channels whose convolution and BatchNorm together can amplify an input the most.",
-        cost="22 passes over the attacker's images to choose, none backward",
-        build=ChannelLipschitzness,
-    )
-)
+        pruned = sum(int(outliers(each, chosen).sum()) for each in scores.values())
+        job.note(u=chosen, pruned=pruned, channels=sum(map(len, scores.values())))

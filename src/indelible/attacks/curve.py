@@ -13,8 +13,6 @@ from torch import nn
 
 from indelible.base.errors import InputError, UnknownNameError
 
-__all__ = ["Curve", "choose", "evaluate_curve"]
-
 Direction = Literal["high", "low"]
 _ROUNDING = 1e-9
 
@@ -61,12 +59,7 @@ def choose(
 ) -> float:
     """Return the strongest value whose accuracy is within the budget; failing that, the most accurate one.
 
-    Args:
-        values: What could be chosen.
-        accuracies: The attacker's held-out accuracy at each value, as fractions.
-        reference: The same accuracy of the stolen model.
-        ba_drop: How much of it may be lost, as a fraction.
-        strongest: Whether high or low values wash more; also decides between equally accurate ones.
+    ``strongest`` says whether high or low values remove more; it also decides between equally accurate ones.
     """
     _check(values, accuracies)
     if strongest not in {"high", "low"}:
@@ -88,12 +81,8 @@ def choose(
 def evaluate_curve(curve: Curve, evaluate: Callable[[nn.Module], Mapping[str, float]]) -> list[dict[str, Any]]:
     """Measure the model at every value of a curve: for the evaluator, never for the attacker.
 
-    Args:
-        curve: The curve of a finished attack.
-        evaluate: Returns the rates of a model, such as ``{"ba": 0.9, "wsr": 0.4}``.
-
-    Returns:
-        One row a value: ``value``, ``accuracy`` (the attacker's, held-out), ``chosen`` and the rates.
+    ``evaluate`` returns the rates of a model, such as ``{"ba": 0.9, "wsr": 0.4}``. The result has one row per value:
+    ``value``, ``accuracy`` (the attacker's, held-out), ``chosen`` and the rates.
     """
     return [
         {"value": value, "accuracy": accuracy, "chosen": value == curve.chosen, **evaluate(curve.build(value))}
@@ -103,6 +92,4 @@ def evaluate_curve(curve: Curve, evaluate: Callable[[nn.Module], Mapping[str, fl
 
 def _check(values: Sequence[float], accuracies: Sequence[float]) -> None:
     if not values or len(values) != len(accuracies):
-        raise InputError(
-            f"a curve needs one accuracy for each of its values, but has {len(accuracies)} for {len(values)}."
-        )
+        raise InputError(f"a curve needs one accuracy for each of its values, got {len(accuracies)} for {len(values)}.")

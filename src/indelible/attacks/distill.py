@@ -17,7 +17,7 @@ be of another domain, with other classes, as in Orekondy et al., "Knockoff Nets"
 | - | ``epochs``, ``lr`` | 100, 0.1 | the paper's training from nothing; times 0.1 at a half and three quarters |
 | - | ``momentum``, ``weight_decay``, ``batch_size`` | 0.9, 5e-4, 128 | the same |
 
-The ICCV 2023 paper names this category in Section 2 and does not measure it: there are no slips to repeat. Recipe
+The ICCV 2023 paper names this category in Section 2 and does not measure it: there are no slips to repeat. Protocol
 ``paper`` differs from ``sound`` only in what its other attacks do too: no augmentation.
 """
 
@@ -31,30 +31,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
-from indelible.base.errors import InputError, UnknownNameError
-from indelible.base.registry import MethodInfo
+from indelible.base.errors import UnknownNameError
+from indelible.base.files import tensor_digest
 from indelible.base.seeding import derive_seed
 from indelible.models import build_model
-from indelible.nn.fresh import fresh_copy
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule, TrainSettings
+from indelible.nn.surgery import fresh_copy
+from indelible.train import Objective, Schedule
 from indelible.train.evaluate import check_classifier
 from indelible.train.objective import Step
-
-__all__ = ["Distillation", "Extraction", "distillation_loss"]
 
 _LABELS = ("hard", "soft")
 
 
 def distillation_loss(student: Tensor, teacher: Tensor, *, hard: bool, temperature: float) -> Tensor:
-    """Return how far the student's answers are from the teacher's.
-
-    Args:
-        student: Logits (N, K).
-        teacher: Logits (N, K).
-        hard: Only the teacher's first choice counts.
-        temperature: T of the soft loss.
-    """
+    """Return how far the student's logits (N, K) are from the teacher's; ``hard``: from the teacher's first choice."""
     if hard:
         return F.cross_entropy(student, teacher.argmax(1))
     wanted, given = (F.log_softmax(logits / temperature, 1) for logits in (teacher, student))
@@ -68,19 +59,12 @@ class Distillation(Objective):
     def __init__(self, teacher: nn.Module, *, hard: bool, temperature: float) -> None:
         self.teacher, self.hard, self.temperature = teacher.eval().requires_grad_(False), hard, temperature
 
-    def start(self, model: nn.Module, device: torch.device) -> None:
-        """Put the teacher where the student is."""
-        del model
-        self.teacher.to(device)
-
-    def backward(self, step: Step) -> Tensor:
-        """Add the gradient of the distance to the teacher's answers."""
+    def loss(self, step: Step) -> Tensor:
+        """Return the distance to the teacher's answers."""
         with torch.no_grad():
             answers = logits_of(self.teacher(step.images))
         given = logits_of(step.model(step.images))
-        loss = distillation_loss(given, answers, hard=self.hard, temperature=self.temperature)
-        step.backward(loss)
-        return loss.detach()
+        return distillation_loss(given, answers, hard=self.hard, temperature=self.temperature)
 
     def passes(self, rows: int) -> int:
         """Teacher and student see each image."""
@@ -88,18 +72,24 @@ class Distillation(Objective):
 
     def settings(self) -> dict[str, Any]:
         """Return what decides the gradients beside the data."""
-        from indelible.base.files import tensor_digest
-
         teacher = tensor_digest(self.teacher.state_dict())
         return {"teacher": teacher, "hard": self.hard, "temperature": self.temperature}
 
 
+@ATTACKS.register(
+    name="distill",
+    title="Extraction by distillation",
+    paper="Hinton et al., 2015; Shafieinejad et al., IH&MMSec 2021",
+    summary="Train a new network, of the same or another architecture, on the stolen model's answers.",
+    cost="100 epochs of the attacker's images, by teacher and student",
+)
 @dataclass(frozen=True, kw_only=True)
 class Extraction(RemovalAttack):
     """Train a student from nothing on the stolen model's answers; the table in the header explains each setting."""
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 12}
     needs_labels: ClassVar[bool] = False
+    ranges: ClassVar[Mapping[str, str]] = {"temperature": "(0, inf)"}
 
     labels: Literal["soft", "hard"] = "soft"
     temperature: float = 4.0
@@ -114,8 +104,6 @@ class Extraction(RemovalAttack):
         super().__post_init__()
         if self.labels not in _LABELS:
             raise UnknownNameError("kind of label", self.labels, _LABELS)
-        if self.temperature <= 0:
-            raise InputError(f"the temperature must be positive, but is {self.temperature}. Hinton used 1 to 20.")
 
     def alone(self) -> str:
         """Several processes can share it, if the student is of the stolen model's class."""
@@ -124,6 +112,9 @@ class Extraction(RemovalAttack):
         return (
             f"it returns another network ({self.architecture}) than it is given, and processes send back weights only"
         )
+
+    def passes(self, images: float, classes: int) -> float:
+        return images * self.epochs
 
     def run(self, job: Removal) -> None:
         """Build the student and train it."""
@@ -136,24 +127,8 @@ class Extraction(RemovalAttack):
             student = build_model(self.architecture, classes=answers, shape=job.data.shape, seed=seed)
             check_classifier(student, job.data, normalize=job.normalize, labelled=False)
         job.train(
-            TrainSettings(
-                epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay,
-                batch_size=self.batch_size, schedule=Schedule.milestones(self.epochs / 2, 3 * self.epochs / 4),
-                augmentation="none" if self.recipe == "paper" else "crop-flip",
-            ),
+            self.training(schedule=Schedule.milestones(self.epochs / 2, 3 * self.epochs / 4)),
             phase="distillation", model=student,
             objective=Distillation(teacher, hard=self.labels == "hard", temperature=self.temperature),
         )  # fmt: skip
         job.model, job.architecture = student, self.architecture
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="distill",
-        title="Extraction by distillation",
-        paper="Hinton et al., 2015; Shafieinejad et al., IH&MMSec 2021",
-        summary="Train a new network, of the same or another architecture, on the stolen model's answers.",
-        cost="100 epochs of the attacker's images, by teacher and student",
-        build=Extraction,
-    )
-)

@@ -22,46 +22,46 @@ Slips of the authors' code, kept in ``paper``:
 1. fine-tuning and ranking see images without augmentation that repeat (a caching slip);
 2. the rate is fixed by hand (they tried 0.80 to 0.95 and watched WSR and test accuracy); nothing is held out.
 
-Recipe ``sound``: rank on nine tenths of the attacker's images, choose the largest rate (in steps of 0.05) that costs no
-more than ``ba_drop`` of the accuracy on the last tenth before fine-tuning, then fine-tune on all with crop and flip. In
-both recipes the curve over rates is of the pruned models before fine-tuning.
+Protocol ``sound``: rank on nine tenths of the attacker's images, choose the largest rate (in steps of 0.05) that costs
+no more than ``ba_drop`` of the accuracy on the last tenth before fine-tuning, then fine-tune on all with crop and flip.
+In both protocols the curve over rates is of the pruned models before fine-tuning.
 """
 
-import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
-from indelible.attacks.curve import Curve, choose
 from indelible.attacks.ft import FineTuning
-from indelible.base.errors import InputError
-from indelible.base.registry import MethodInfo
-from indelible.data.augment import normalise, to_float
+from indelible.attacks.strengths import changed, measure
 from indelible.data.images import Data
 from indelible.nn.channel_masks import fold_inputs, masked_inputs
 from indelible.nn.taps import Reader, feature_reader
-from indelible.train.evaluate import evaluating
-
-__all__ = ["FinePruning", "activation", "quietest"]
 
 RATES = tuple(step / 20 for step in range(20))
 PAPER_RATE = 0.9
 _BATCH = 500
 
 
+@ATTACKS.register(
+    name="fp",
+    title="Fine-pruning",
+    paper="Liu et al., RAID 2018",
+    summary="Prune the channels of the last stage that clean images leave quiet, then fine-tune.",
+    cost="30 epochs of the attacker's images, and 3 more to rank and choose",
+)
 @dataclass(frozen=True, kw_only=True)
 class FinePruning(FineTuning):
     """Prune quiet channels, then fine-tune; the table in the module's header explains each setting."""
 
+    strengths: ClassVar[tuple[float, ...]] = RATES
+    ranges: ClassVar[Mapping[str, str]] = {"rate": "[0, 1)"}
+
     rate: float | None = None
     ba_drop: float = 0.02
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.rate is not None and not 0.0 <= self.rate < 1.0:
-            raise InputError(f"the pruning rate must lie in [0, 1), but is {self.rate}. The paper uses {PAPER_RATE}.")
 
     def alone(self) -> str:
         """One process: unlike plain fine-tuning, it chooses a rate."""
@@ -71,21 +71,12 @@ class FinePruning(FineTuning):
         """Rank, choose the rate, fine-tune under the mask, fold."""
         fitting, held = job.parts()
         reader = feature_reader(job.model, job.sample())
-        sizes = activation(job, reader, job.data if self.recipe == "paper" else fitting)
-        stolen = copy.deepcopy(job.model)
-
-        def build(rate: float) -> nn.Module:
-            pruned = copy.deepcopy(stolen)
-            fold_inputs(pruned, reader, quietest(sizes, rate))
-            return pruned
-
-        fixed = PAPER_RATE if self.rate is None and self.recipe == "paper" else self.rate
-        rates = tuple(sorted({*RATES, *(() if fixed is None else (fixed,))}))
-        accuracies = tuple(job.accuracy(build(rate), held) for rate in rates)
-        chosen = fixed
-        if chosen is None:
-            chosen = choose(rates, accuracies, accuracies[0], self.ba_drop)  # rate 0 is the stolen model itself
-        job.curve = Curve(name="rate", values=rates, accuracies=accuracies, chosen=chosen, build=build)
+        sizes = activation(job, reader, job.data if self.protocol == "paper" else fitting)
+        build = changed(job.model, lambda model, rate: fold_inputs(model, reader, quietest(sizes, rate)))
+        fixed = PAPER_RATE if self.rate is None and self.protocol == "paper" else self.rate
+        chosen = measure(
+            job, "rate", RATES, build, judges=held, ba_drop=self.ba_drop, given=fixed, first_is_stolen=True
+        )  # fmt: skip
         keep = quietest(sizes, chosen)
         job.note(rate=chosen, pruned=int((keep == 0).sum()), channels=reader.channels, layer=reader.name)
         with masked_inputs(job.model, reader, keep):
@@ -103,14 +94,8 @@ def activation(job: Removal, reader: Reader, data: Data) -> Tensor:
         axis = 1 if hasattr(layer, "in_channels") else -1
         total.add_(args[0].abs().movedim(axis, 0).flatten(1).sum(1).cpu().double())
 
-    handle = layer.register_forward_pre_hook(add)
-    try:
-        with evaluating(job.model):
-            for images, _ in data.iterate(torch.arange(len(data)), _BATCH, job.place):
-                job.model(normalise(to_float(images), job.normalize))
-    finally:
-        handle.remove()
-    job.count(len(data))
+    with layer.register_forward_pre_hook(add):
+        job.show(data, _BATCH)
     return reader.gather(total / len(data)).float()
 
 
@@ -120,15 +105,3 @@ def quietest(sizes: Tensor, rate: float) -> Tensor:
     # A small allowance: 0.7 * 10 is 7 channels, whatever the floating-point product says.
     keep[sizes.argsort(stable=True)[: int(len(sizes) * rate + 1e-9)]] = 0.0
     return keep
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="fp",
-        title="Fine-pruning",
-        paper="Liu et al., RAID 2018",
-        summary="Prune the channels of the last stage that clean images leave quiet, then fine-tune.",
-        cost="30 epochs of the attacker's images, and 3 more to rank and choose",
-        build=FinePruning,
-    )
-)

@@ -11,7 +11,7 @@ w is the weight of the last linear layer, drawn anew before training, w_0 the st
 |---|---|---|---|
 | alpha | ``alpha`` | by budget: 0.05, 0.1 or 0.2 | the authors' command: 0.1; their code's default: 0.2 |
 | - | ``ba_drop`` | 0.02 | ours: points of held-out accuracy that the attack may cost |
-| - | ``epochs`` | 10; 6 in the preset ``cpu`` | the authors' command |
+| - | ``epochs`` | 10; 6 in the scale ``cpu`` | the authors' command |
 | - | ``lr``, ``momentum``, ``weight_decay`` | 0.01, 0.9, 0 | the authors' code; the rate falls by a cosine |
 | - | ``batch_size`` | 128 | the authors' code |
 
@@ -19,7 +19,7 @@ The head is the linear layer (or convolution) that is called last, found by trac
 class. Its weight and bias are drawn uniformly within 1 / sqrt(inputs), as in the authors' code. The norm is restored
 before every step and once at the end; the original restores it after every step, which is the same but for the first.
 
-Recipe ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original:
+Protocol ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original:
 alpha is chosen on a tenth of the attacker's images that is not trained on (an ``alpha`` that is given is taken, and
 then all images are trained on); the cosine falls step by step instead of epoch by epoch; crop and flip.
 """
@@ -34,33 +34,21 @@ from torch.nn import functional as F
 from torch.nn.modules.conv import _ConvNd
 
 from indelible.attacks.base import ATTACKS, Removal
-from indelible.attacks.one_recipe import OneRecipe
-from indelible.attacks.strengths import try_strengths
+from indelible.attacks.strengths import TrainedStrength
 from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
-from indelible.base.registry import MethodInfo
 from indelible.base.seeding import generator
 from indelible.data.images import Data
 from indelible.nn.outputs import logits_of
 from indelible.nn.taps import trace
-from indelible.train import Objective, Schedule, TrainSettings
+from indelible.train import Objective, Schedule
 from indelible.train.objective import Step
-
-__all__ = ["ALPHAS", "FeatureShift", "FeatureShiftTuning", "feature_shift_loss", "head_of", "renew", "with_norm_of"]
 
 ALPHAS = (0.05, 0.1, 0.2)
 
 
 def feature_shift_loss(logits: Tensor, labels: Tensor, head: Tensor, original: Tensor, alpha: float) -> Tensor:
-    """Return CE + alpha * <w, w_0>.
-
-    Args:
-        logits: (N, K).
-        labels: (N,).
-        head: w.
-        original: w_0, shaped like ``head``.
-        alpha: Weight of the inner product.
-    """
+    """Return CE + alpha * <w, w_0>, with w the ``head`` and w_0 the ``original``, of the same shape."""
     return F.cross_entropy(logits, labels) + alpha * (head * original).sum()
 
 
@@ -71,13 +59,7 @@ def with_norm_of(head: Tensor, original: Tensor) -> None:
 
 
 def head_of(model: nn.Module, images: Tensor, classes: int) -> str:
-    """Return the name of the linear layer or convolution that is called last.
-
-    Args:
-        model: Any network.
-        images: A small batch, as the model expects it.
-        classes: How many outputs it must have.
-    """
+    """Return the name of the linear layer or convolution that is called last; it must have an output per class."""
     layers = [call for call in trace(model, images) if isinstance(call.layer, nn.Linear | _ConvNd)]
     weight = layers[-1].layer.get_parameter("weight") if layers else None
     if weight is None or len(weight) != classes:
@@ -95,12 +77,7 @@ def head_of(model: nn.Module, images: Tensor, classes: int) -> str:
 
 @torch.no_grad()
 def renew(layer: nn.Module, random: torch.Generator) -> None:
-    """Draw weight and bias anew, uniform within 1 / sqrt(inputs).
-
-    Args:
-        layer: A linear layer or convolution.
-        random: Lives on the CPU, whatever the device.
-    """
+    """Draw weight and bias of a linear layer or convolution anew, uniform within 1 / sqrt(inputs)."""
     parameters = dict(layer.named_parameters(recurse=False))
     bound = parameters["weight"][0].numel() ** -0.5
     for parameter in parameters.values():
@@ -109,77 +86,54 @@ def renew(layer: nn.Module, random: torch.Generator) -> None:
 
 
 class FeatureShift(Objective):
-    """Cross-entropy, and alpha times the inner product of the head with the stolen one.
-
-    Args:
-        head: w, a parameter of the trained model.
-        original: w_0.
-        alpha: Weight of the inner product.
-    """
+    """Cross-entropy, and alpha times the inner product of the head, a parameter of the model, with the stolen one."""
 
     def __init__(self, head: Tensor, original: Tensor, alpha: float) -> None:
         self.head, self.original, self.alpha = head, original, alpha
 
-    def backward(self, step: Step) -> Tensor:
-        """Restore the norm that the optimiser's last step left, then add the gradient."""
+    def loss(self, step: Step) -> Tensor:
+        """Restore the norm that the optimiser's last step left, then return the loss."""
         with_norm_of(self.head, self.original)
         logits = logits_of(step.model(step.images))
-        loss = feature_shift_loss(logits, step.labels, self.head, self.original, self.alpha)
-        step.backward(loss)
-        return loss.detach()
+        return feature_shift_loss(logits, step.labels, self.head, self.original, self.alpha)
 
     def settings(self) -> dict[str, object]:
         """Return what decides the gradients."""
         return {"alpha": self.alpha, "original": tensor_digest({"head": self.original})}
 
 
+@ATTACKS.register(
+    name="fst",
+    title="Feature-shift tuning",
+    paper="Min et al., NeurIPS 2023",
+    summary="Draw the last layer anew and tune all weights while it is pushed away from the stolen one.",
+    cost="10 epochs of the attacker's images for each of three weights of the push",
+)
 @dataclass(frozen=True, kw_only=True)
-class FeatureShiftTuning(OneRecipe):
+class FeatureShiftTuning(TrainedStrength):
     """Tune all weights behind a new, different head; the table in the module's header explains each setting."""
 
+    strength: ClassVar[str] = "alpha"
+    strengths: ClassVar[tuple[float, ...]] = ALPHAS
     cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 6}
+    ranges: ClassVar[Mapping[str, str]] = {"alpha": "[0, inf)"}
 
     alpha: float | None = None
-    ba_drop: float = 0.02
     epochs: int = 10
     lr: float = 0.01
     momentum: float = 0.9
     weight_decay: float = 0.0
     batch_size: int = 128
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.alpha is not None and self.alpha < 0:
-            raise InputError(f"alpha must not be negative, got {self.alpha:g}. The paper uses 0.1 on CIFAR-10.")
-
-    def run(self, job: Removal) -> None:
-        """Tune at each alpha and keep the largest that the budget allows."""
-        name = head_of(job.model, job.sample(), len(job.data.classes))
-        original = job.model.get_submodule(name).get_parameter("weight").detach().clone()
-        settings = TrainSettings(
-            epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay,
-            batch_size=self.batch_size, schedule=Schedule(kind="cosine", warmup=0.0),
-        )  # fmt: skip
-
-        def train(model: nn.Module, alpha: float, data: Data) -> None:
-            layer = model.get_submodule(name)
-            renew(layer, generator(job.seed, "fst"))
-            head = layer.get_parameter("weight")
-            objective = FeatureShift(head, original, alpha)
-            job.train(settings, phase=f"tuning, alpha {alpha:g}", objective=objective, data=data, model=model)
-            with_norm_of(head, original)
-
-        try_strengths(job, "alpha", ALPHAS, train, ba_drop=self.ba_drop, fixed=self.alpha)
+    def train(self, job: Removal, model: nn.Module, value: float, data: Data) -> None:
+        """Draw the head anew and tune all weights with alpha ``value``."""
+        name = head_of(model, job.sample(), len(job.data.classes))
         job.note(head=name)
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="fst",
-        title="Feature-shift tuning",
-        paper="Min et al., NeurIPS 2023",
-        summary="Draw the last layer anew and tune all weights while it is pushed away from the stolen one.",
-        cost="10 epochs of the attacker's images for each of three weights of the push",
-        build=FeatureShiftTuning,
-    )
-)
+        layer = model.get_submodule(name)
+        head = layer.get_parameter("weight")
+        original = head.detach().clone()
+        renew(layer, generator(job.seed, "fst"))
+        settings = self.training(schedule=Schedule(kind="cosine", warmup=0.0))
+        objective = FeatureShift(head, original, value)
+        job.train(settings, phase=f"tuning, alpha {value:g}", objective=objective, data=data, model=model)
+        with_norm_of(head, original)

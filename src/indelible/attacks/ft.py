@@ -5,15 +5,15 @@ Section 4.1 and Appendix B.4.
 
 | name | default | source |
 |---|---|---|
-| ``epochs`` | 30 | Section 4.1; 15 in the preset ``cpu`` |
+| ``epochs`` | 30 | Section 4.1; 15 in the scale ``cpu`` |
 | ``lr`` | 0.05 | Section 4.1 |
 | ``every``, ``gamma`` | 5, 0.5 | Section 4.1: the rate halves every five epochs; every four in ``cpu`` |
 | ``momentum`` | 0.9 | Section 4.1 |
 | ``weight_decay`` | 5e-4 | the authors' code |
 | ``batch_size`` | 128 | the authors' code |
 
-Recipe ``paper``: without augmentation. The authors cache the first epoch's augmented images, so that theirs repeat.
-Recipe ``sound``: with crop and flip in every epoch.
+Protocol ``paper``: without augmentation. The authors cache the first epoch's augmented images, so that theirs repeat.
+Protocol ``sound``: with crop and flip in every epoch.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
-from indelible.base.registry import MethodInfo
-from indelible.train import Schedule, TrainSettings
-
-__all__ = ["FineTuning"]
+from indelible.train import Schedule
 
 
+@ATTACKS.register(
+    name="ft",
+    title="Fine-tuning",
+    paper="Uchida et al., ICMR 2017",
+    summary="Go on training on the attacker's own clean images at a medium learning rate.",
+    cost="30 epochs of the attacker's images",
+)
 @dataclass(frozen=True, kw_only=True)
 class FineTuning(RemovalAttack):
     """Go on training on the attacker's images; the table in the module's header explains each setting."""
@@ -45,25 +49,9 @@ class FineTuning(RemovalAttack):
         """Several processes can share it: it is training and nothing else."""
         return ""
 
+    def passes(self, images: float, classes: int) -> float:
+        return images * self.epochs
+
     def run(self, job: Removal) -> None:
         """Fine-tune all parameters."""
-        job.train(
-            TrainSettings(
-                epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay,
-                batch_size=self.batch_size, schedule=Schedule.every(self.every, self.gamma),
-                augmentation="none" if self.recipe == "paper" else "crop-flip",
-            ),
-            phase="fine-tuning",
-        )  # fmt: skip
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="ft",
-        title="Fine-tuning",
-        paper="Uchida et al., ICMR 2017",
-        summary="Go on training on the attacker's own clean images at a medium learning rate.",
-        cost="30 epochs of the attacker's images",
-        build=FineTuning,
-    )
-)
+        job.train(self.training(schedule=Schedule.every(self.every, self.gamma)), phase="fine-tuning")

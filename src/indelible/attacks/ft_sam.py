@@ -9,7 +9,7 @@ Paper: Zhu, Wei, Shen, Fan, Wu, "Enhancing Fine-Tuning Based Backdoor Defense wi
 |---|---|---|---|
 | rho | ``rho`` | by budget: 0.5, 2 or 8 | the authors' configurations: 2 on CIFAR-10, 8 on GTSRB and Tiny ImageNet |
 | - | ``ba_drop`` | 0.02 | ours: points of held-out accuracy that the attack may cost |
-| - | ``epochs`` | 25; 3 in the preset ``cpu`` | theirs: 100 epochs of 2,500 images, as many passes as 25 of 10,000 |
+| - | ``epochs`` | 25; 3 in the scale ``cpu`` | theirs: 100 epochs of 2,500 images, as many passes as 25 of 10,000 |
 | - | ``lr``, ``momentum``, ``weight_decay`` | 0.01, 0.9, 5e-4 | the same; the rate falls by a cosine |
 | - | ``label_smoothing`` | 0.1 | the authors' configuration for CIFAR-10 |
 | - | ``batch_size`` | 128 | ours; theirs is 256, of 2,500 images |
@@ -17,8 +17,8 @@ Paper: Zhu, Wei, Shen, Fan, Wu, "Enhancing Fine-Tuning Based Backdoor Defense wi
 One norm is taken over all trainable parameters together. The second pass, at w + e, leaves BatchNorm's running
 statistics alone and draws the dropout masks of the first.
 
-Recipe ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original: rho
-is chosen on a tenth of the attacker's images that is not trained on; a ``rho`` that is given is taken, and then all
+Protocol ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original:
+rho is chosen on a tenth of the attacker's images that is not trained on; a ``rho`` that is given is taken, and then all
 images are trained on.
 """
 
@@ -31,32 +31,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.attacks.base import ATTACKS, Removal
-from indelible.attacks.one_recipe import OneRecipe
-from indelible.attacks.strengths import try_strengths
-from indelible.base.errors import InputError
-from indelible.base.registry import MethodInfo
+from indelible.attacks.strengths import TrainedStrength
 from indelible.data.images import Data
 from indelible.nn.outputs import logits_of
-from indelible.nn.perturbation import perturbed
-from indelible.nn.randomness import same_randomness
+from indelible.nn.perturbation import perturbed, same_randomness
 from indelible.nn.statistics import untracked
-from indelible.train import Objective, Schedule, TrainSettings
+from indelible.train import Objective, Schedule
 from indelible.train.objective import Step
-
-__all__ = ["RHOS", "SharpnessAware", "SharpnessAwareFineTuning", "adaptive_delta"]
 
 RHOS = (0.5, 2.0, 8.0)
 
 
 @torch.no_grad()
 def adaptive_delta(weights: Sequence[Tensor], gradients: Sequence[Tensor], rho: float) -> list[Tensor]:
-    """Return e = rho * w^2 g / || |w| g || for each weight; zero where all gradients are zero.
-
-    Args:
-        weights: w, tensors of any shapes.
-        gradients: g, shaped like ``weights``.
-        rho: Radius, relative to the weights.
-    """
+    """Return e = rho * w^2 g / || |w| g || for each weight; zero where all gradients are zero."""
     scaled = [weight.abs() * gradient for weight, gradient in zip(weights, gradients, strict=True)]
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part) for part in scaled]))
     size = torch.where(norm > 0, rho / norm, torch.zeros_like(norm))
@@ -64,12 +52,7 @@ def adaptive_delta(weights: Sequence[Tensor], gradients: Sequence[Tensor], rho: 
 
 
 class SharpnessAware(Objective):
-    """The gradient of the cross-entropy at the worst weights within rho.
-
-    Args:
-        rho: Radius of the perturbation.
-        label_smoothing: Of the cross-entropy.
-    """
+    """The gradient of the cross-entropy at the worst weights within rho."""
 
     def __init__(self, rho: float, label_smoothing: float) -> None:
         self.rho, self.label_smoothing = rho, label_smoothing
@@ -94,19 +77,24 @@ class SharpnessAware(Objective):
         """Return the images passed forward: at the weights and at the worst ones."""
         return 2 * rows
 
-    def settings(self) -> dict[str, object]:
-        """Return what decides the gradients."""
-        return {"rho": self.rho, "label_smoothing": self.label_smoothing}
 
-
+@ATTACKS.register(
+    name="ft-sam",
+    title="Fine-tuning with sharpness-aware minimisation",
+    paper="Zhu et al., ICCV 2023",
+    summary="Fine-tune by the gradient at the worst weights nearby, each perturbed in proportion to its size.",
+    cost="50 epochs of the attacker's images for each of three radii",
+)
 @dataclass(frozen=True, kw_only=True)
-class SharpnessAwareFineTuning(OneRecipe):
+class SharpnessAwareFineTuning(TrainedStrength):
     """Fine-tune with adaptive SAM; the table in the module's header explains each setting."""
 
+    strength: ClassVar[str] = "rho"
+    strengths: ClassVar[tuple[float, ...]] = RHOS
     cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 3}
+    ranges: ClassVar[Mapping[str, str]] = {"rho": "(0, inf)"}
 
     rho: float | None = None
-    ba_drop: float = 0.02
     epochs: int = 25
     lr: float = 0.01
     momentum: float = 0.9
@@ -114,32 +102,11 @@ class SharpnessAwareFineTuning(OneRecipe):
     label_smoothing: float = 0.1
     batch_size: int = 128
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.rho is not None and self.rho <= 0:
-            raise InputError(f"rho must be positive, got {self.rho:g}. The paper uses 2 on CIFAR-10.")
+    def passes(self, images: float, classes: int) -> float:
+        return 2 * super().passes(images, classes)
 
-    def run(self, job: Removal) -> None:
-        """Fine-tune at each rho and keep the largest that the budget allows."""
-        settings = TrainSettings(
-            epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay,
-            batch_size=self.batch_size, schedule=Schedule(kind="cosine", warmup=0.0),
-        )  # fmt: skip
-
-        def train(model: nn.Module, rho: float, data: Data) -> None:
-            objective = SharpnessAware(rho, self.label_smoothing)
-            job.train(settings, phase=f"fine-tuning, rho {rho:g}", objective=objective, data=data, model=model)
-
-        try_strengths(job, "rho", RHOS, train, ba_drop=self.ba_drop, fixed=self.rho)
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="ft-sam",
-        title="Fine-tuning with sharpness-aware minimisation",
-        paper="Zhu et al., ICCV 2023",
-        summary="Fine-tune by the gradient at the worst weights nearby, each perturbed in proportion to its size.",
-        cost="50 epochs of the attacker's images for each of three radii",
-        build=SharpnessAwareFineTuning,
-    )
-)
+    def train(self, job: Removal, model: nn.Module, value: float, data: Data) -> None:
+        """Fine-tune within the radius ``value``."""
+        settings = self.training(schedule=Schedule(kind="cosine", warmup=0.0))
+        objective = SharpnessAware(value, self.label_smoothing)
+        job.train(settings, phase=f"fine-tuning, rho {value:g}", objective=objective, data=data, model=model)

@@ -22,50 +22,37 @@ eta d^2 h / dd^2 times dH/dd, so that the gradient is that of the implicit funct
 | - | ``ba_drop`` | 0.02 | ours: points of held-out accuracy that the attack may cost |
 
 As in the authors' code, the network stays in evaluation mode (BatchNorm by its running statistics), d starts at zero in
-every round, is added to pixels in [0, 1] and is not clipped. The preset ``cpu`` changes nothing: the full attack is as
+every round, is added to pixels in [0, 1] and is not clipped. The scale ``cpu`` changes nothing: the full attack is as
 cheap.
 
-Recipe ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original: the
-number of rounds is chosen on a tenth of the attacker's images that is not trained on; h is taken on the step's own
+Protocol ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original:
+the number of rounds is chosen on a tenth of the attacker's images that is not trained on; h is taken on the step's own
 batch, not always on the first one; Adam's averages begin anew in every round; the images that carry d are drawn anew in
 every step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from indelible.attacks.base import ATTACKS, Removal
-from indelible.attacks.one_recipe import OneRecipe
+from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
 from indelible.attacks.strengths import try_rounds
-from indelible.base.errors import InputError
-from indelible.base.files import tensor_digest
-from indelible.base.registry import MethodInfo
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, denormalise, normalise, to_float
 from indelible.data.images import Data
 from indelible.nn.input_perturbation import attacking
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule, TrainSettings
+from indelible.train import Objective, Schedule
 from indelible.train.objective import Step
-
-__all__ = ["ImplicitUnlearning", "Unlearning", "hypergradient", "inner_loss"]
 
 
 def inner_loss(logits: Tensor, labels: Tensor, change: Tensor, penalty: float) -> Tensor:
-    """Return h = -CE + c ||d||^2.
-
-    Args:
-        logits: (N, K), of the changed images.
-        labels: (N,).
-        change: d.
-        penalty: c.
-    """
+    """Return h = -CE + c ||d||^2, with d the ``change``, c the ``penalty`` and logits (N, K) of the changed images."""
     return -F.cross_entropy(logits, labels) + penalty * change.square().sum()
 
 
@@ -73,18 +60,9 @@ def hypergradient(
     outer: Callable[[Tensor], Tensor], inner: Callable[[Tensor], Tensor], lower: Tensor, upper: Sequence[Tensor], *,
     lr: float, steps: int,
 ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
-    """Return H at ``lower`` and its gradient along the implicit function d*(theta), by fixed-point iterations.
+    """Return H and its gradients along the implicit function d*(theta), by K = ``steps`` fixed-point iterations.
 
-    Args:
-        outer: H, as a function of d; it depends on theta too.
-        inner: h, as a function of d; it depends on theta too.
-        lower: d*, or near it.
-        upper: theta.
-        lr: eta.
-        steps: K.
-
-    Returns:
-        The value, and one gradient for each of ``upper``.
+    ``outer`` and ``inner`` are H and h as functions of d, ``lower`` is near d*, ``upper`` is theta, ``lr`` is eta.
     """
     lower = lower.detach().requires_grad_()
     value = outer(lower)
@@ -99,14 +77,7 @@ def hypergradient(
 
 
 class Unlearning(Objective):
-    """The implicit gradient of the loss on images of which a few carry a change.
-
-    Args:
-        change: d, (1, C, H, W), in pixels.
-        method: Its settings.
-        normalize: What the model's input is normalised by.
-        seed: The run's seed; which images carry d is a function of it and the step.
-    """
+    """The implicit gradient of the loss on images of which a few carry the change d, (1, C, H, W), in pixels."""
 
     def __init__(
         self, change: Tensor, method: "ImplicitUnlearning", normalize: Normalization | None, seed: int
@@ -148,16 +119,20 @@ class Unlearning(Objective):
         """Return the images passed forward: for H and for h."""
         return 2 * rows
 
-    def settings(self) -> dict[str, object]:
-        """Return what decides the gradients."""
-        return {"change": tensor_digest({"change": self.change}), "method": self.method.to_json()}
 
-
+@ATTACKS.register(
+    name="i-bau",
+    title="Adversarial unlearning by implicit gradients",
+    paper="Zeng et al., ICLR 2022",
+    summary="Find one change of the image that upsets the network on all images, and unlearn it, in rounds.",
+    cost="20 epochs of the attacker's images, and five products with second derivatives in every step",
+)
 @dataclass(frozen=True, kw_only=True)
-class ImplicitUnlearning(OneRecipe):
+class ImplicitUnlearning(RemovalAttack):
     """Find a universal change of the image and unlearn it, in rounds; the table in the header explains each setting."""
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {}
+    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
+    ranges: ClassVar[Mapping[str, str]] = {"rounds": "[1, inf)", "steps": "[1, inf)", "share": "(0, 1]"}
 
     rounds: int = 5
     steps: int = 5
@@ -169,20 +144,17 @@ class ImplicitUnlearning(OneRecipe):
     batch_size: int = 100
     ba_drop: float = 0.02
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.rounds < 1 or self.steps < 1 or not 0.0 < self.share <= 1.0:
-            raise InputError(
-                f"I-BAU takes at least one round, at least one step and a share in (0, 1], got rounds={self.rounds}, "
-                f"steps={self.steps}, share={self.share:g}. The paper uses 5, 5 and 0.01."
-            )
+    def passes(self, images: float, classes: int) -> float:
+        return images * 4 * self.rounds
+
+    def curve_models(self) -> int:
+        return self.rounds
 
     def run(self, job: Removal) -> None:
         """In every round find the change, then unlearn it; keep as many rounds as the budget allows."""
-        settings = TrainSettings(
-            epochs=1, optimizer="adamw", lr=self.lr, weight_decay=0.0, batch_size=self.batch_size,
-            schedule=Schedule(), augmentation="none",
-        )  # fmt: skip
+        settings = self.training(
+            epochs=1, optimizer="adamw", weight_decay=0.0, schedule=Schedule(), augmentation="none"
+        )
 
         def train(model: nn.Module, number: int, data: Data) -> None:
             objective = Unlearning(self._search(job, model, data), self, job.normalize, job.seed)
@@ -204,15 +176,3 @@ class ImplicitUnlearning(OneRecipe):
                 change = (change - self.search_lr * slope).detach()
         job.count(2 * len(data))
         return change
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="i-bau",
-        title="Adversarial unlearning by implicit gradients",
-        paper="Zeng et al., ICLR 2022",
-        summary="Find one change of the image that upsets the network on all images, and unlearn it, in rounds.",
-        cost="20 epochs of the attacker's images, and five products with second derivatives in every step",
-        build=ImplicitUnlearning,
-    )
-)

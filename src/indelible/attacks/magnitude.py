@@ -14,23 +14,44 @@ The ranking is global: one order for all layers. Weights are parameters of two o
 layers; biases stay. Shares: 0 to 0.95 in steps of 0.05, then 0.97, 0.98, 0.99. Nothing is fitted to the attacker's
 images, so all may judge. Nothing is trained afterwards: that is FP's part.
 
-There is one recipe, ``sound``: the ICCV 2023 paper has no such attack. Preset ``cpu`` is the same as ``full``.
+There is one protocol, ``sound``: the ICCV 2023 paper has no such attack. Scale ``cpu`` is the same as ``paper``.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvTransposeNd
 
-from indelible.attacks.base import ATTACKS, Recipe, Removal, RemovalAttack
-from indelible.attacks.strength import change_at_budget, weight_matrices
+from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
+from indelible.attacks.strengths import change_at_budget
 from indelible.base.errors import InputError
-from indelible.base.registry import MethodInfo
-
-__all__ = ["MagnitudePruning", "prune_smallest", "smallest_first"]
+from indelible.nn.layers import normalisation_parameters
 
 SHARES = (*(step / 20 for step in range(20)), 0.97, 0.98, 0.99)
+
+
+def weight_matrices(model: nn.Module) -> list[tuple[Tensor, int]]:
+    """Return every weight of two or more axes outside normalisation layers, with the axis of its outputs.
+
+    That axis is the first, but for transposed convolutions, which have it second. Biases and the affine parameters of
+    normalisation layers are few and are left alone, as is usual in pruning and in quantisation.
+    """
+    spared = {id(weight) for weight in normalisation_parameters(model)}
+    turned = {id(layer.weight) for layer in model.modules() if isinstance(layer, _ConvTransposeNd)}
+    found: list[tuple[Tensor, int]] = [
+        (weight, 1 if id(weight) in turned else 0)
+        for weight in model.parameters()
+        if weight.ndim >= 2 and weight.is_floating_point() and id(weight) not in spared
+    ]
+    if not found:
+        raise InputError(
+            f"{type(model).__name__} has no weight of two or more axes outside normalisation layers. Choose an attack "
+            "that needs none, such as ft."
+        )
+    return found
 
 
 def smallest_first(model: nn.Module) -> Tensor:
@@ -41,13 +62,7 @@ def smallest_first(model: nn.Module) -> Tensor:
 
 @torch.no_grad()
 def prune_smallest(model: nn.Module, order: Tensor, share: float) -> None:
-    """Set the first ``share`` of ``order`` to zero, in place.
-
-    Args:
-        model: The network that ``order`` was made for, or a copy of it.
-        order: As :func:`smallest_first` returns it.
-        share: In [0, 1).
-    """
+    """Set the first ``share``, in [0, 1), of ``order`` (see :func:`smallest_first`) to zero, in place."""
     keep = torch.ones(len(order), dtype=torch.bool)
     keep[order[: int(len(order) * share + 1e-9)]] = False  # 0.7 * 10 is 7, whatever the floating-point product says
     weights = [weight for weight, _ in weight_matrices(model)]
@@ -55,20 +70,23 @@ def prune_smallest(model: nn.Module, order: Tensor, share: float) -> None:
         weight.mul_(kept.view(weight.shape).to(weight))
 
 
+@ATTACKS.register(
+    name="magnitude",
+    title="Magnitude pruning",
+    paper="Han et al., NeurIPS 2015; Uchida et al., ICMR 2017",
+    summary="Set the smallest weights of the whole network to zero.",
+    cost="24 passes over the attacker's images to choose, none backward",
+)
 @dataclass(frozen=True, kw_only=True)
 class MagnitudePruning(RemovalAttack):
     """Set the smallest weights to zero; the table in the module's header explains each setting."""
 
-    recipes: ClassVar[tuple[Recipe, ...]] = ("sound",)
+    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
     strengths: ClassVar[tuple[float, ...]] = SHARES
+    ranges: ClassVar[Mapping[str, str]] = {"share": "[0, 1)"}
 
     share: float | None = None
     ba_drop: float = 0.02
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.share is not None and not 0.0 <= self.share < 1.0:
-            raise InputError(f"share is the part of the weights to prune, in [0, 1), got {self.share}. Try 0.5.")
 
     def run(self, job: Removal) -> None:
         """Rank once, choose the share, prune."""
@@ -78,15 +96,3 @@ class MagnitudePruning(RemovalAttack):
             given=self.share, ba_drop=self.ba_drop,
         )  # fmt: skip
         job.note(share=chosen, pruned=int(len(order) * chosen + 1e-9), weights=len(order))
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="magnitude",
-        title="Magnitude pruning",
-        paper="Han et al., NeurIPS 2015; Uchida et al., ICMR 2017",
-        summary="Set the smallest weights of the whole network to zero.",
-        cost="24 passes over the attacker's images to choose, none backward",
-        build=MagnitudePruning,
-    )
-)

@@ -25,11 +25,11 @@ accuracy, not the mark. The attacker has one model, so the other end is a fine-t
 
 A higher t lies further from the stolen model and is taken as the stronger attack.
 
-Recipe ``sound``: augmented images; one tenth of the images is held out, and t is the highest *inner* point of the curve
-that loses at most ``ba_drop`` there (t = 1 is no point of repair: it is FT on half of the images). BatchNorm statistics
-are estimated anew for every t, by the plain average over the curve's images.
+Protocol ``sound``: augmented images; one tenth of the images is held out, and t is the highest *inner* point of the
+curve that loses at most ``ba_drop`` there (t = 1 is no point of repair: it is FT on half of the images). BatchNorm
+statistics are estimated anew for every t, by the plain average over the curve's images.
 
-Recipe ``paper``, with the slips of the authors' code:
+Protocol ``paper``, with the slips of the authors' code:
 1. no augmentation (the cached images of FT, see there);
 2. the curve is trained in evaluation mode from its second epoch on: the test after the first epoch switches the mode,
    and nothing switches it back, so BatchNorm keeps the statistics of the first epoch;
@@ -48,31 +48,24 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
-from indelible.attacks.curve import Curve, choose
+from indelible.attacks.strengths import measure
 from indelible.base.errors import InputError
-from indelible.base.registry import MethodInfo
 from indelible.base.seeding import derive_seed, generator
 from indelible.data.augment import normalise, to_float
 from indelible.data.images import Data
-from indelible.nn.batchnorm_estimate import estimate_statistics
 from indelible.nn.curves import BezierCurve
 from indelible.nn.outputs import logits_of
+from indelible.nn.statistics import estimate_statistics
 from indelible.train import Objective, Schedule, TrainSettings
 from indelible.train.objective import Step
-
-__all__ = ["AlongCurve", "ModeConnectivityRepair"]
 
 PAPER_T = 0.9
 
 
 class AlongCurve(Objective):
-    """Minimise the loss at a random point of a curve in every step.
+    """Minimise the loss, and decay / 2 * ||phi(t)||^2, at a random point of a curve in every step.
 
-    Args:
-        curve: The curve that is trained.
-        seed: Decides t of every step.
-        decay: lambda of lambda / 2 * ||phi(t)||^2.
-        stale: Train in evaluation mode from the second epoch on (the authors' slip).
+    ``stale`` trains in evaluation mode from the second epoch on (the authors' slip).
     """
 
     def __init__(self, curve: BezierCurve, *, seed: int, decay: float, stale: bool) -> None:
@@ -97,17 +90,21 @@ class AlongCurve(Objective):
                     weight.grad.add_(points[name], alpha=self.decay * 2.0 * t * (1.0 - t))
         return loss.detach()
 
-    def settings(self) -> dict[str, float | bool]:
-        """Return what decides the gradients."""
-        return {"decay": self.decay, "stale": self.stale}
 
-
+@ATTACKS.register(
+    name="mcr",
+    title="Mode connectivity repair",
+    paper="Zhao et al., ICLR 2020",
+    summary="Take a model off a curve, trained on clean images, from the stolen model to a fine-tuned copy of it.",
+    cost="75 epochs of the attacker's images (50 on one half, 100 on the other)",
+)
 @dataclass(frozen=True, kw_only=True)
 class ModeConnectivityRepair(RemovalAttack):
     """Take a model off a curve from the stolen one; the table in the module's header explains each setting."""
 
     # The end point keeps its ten epochs at the full rate and loses those at a hundredth of it and less.
     cpu_settings: ClassVar[Mapping[str, Any]] = {"end_epochs": 15, "epochs": 15, "points": 11}
+    ranges: ClassVar[Mapping[str, str]] = {"share": "(0, 1)", "t": "[0, 1]", "points": "[3, inf)"}
 
     share: float = 0.5
     end_epochs: int = 50
@@ -128,19 +125,20 @@ class ModeConnectivityRepair(RemovalAttack):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.statistics is not None and self.recipe != "paper":
+        if self.statistics is not None and self.protocol != "paper":
             raise InputError(
-                "statistics from a test set are a slip of the authors' code: name one with recipe='paper' only."
+                "statistics of a test set repeat an error of the authors' code: give them with protocol='paper' only."
             )
-        if not (0.0 < self.share < 1.0 and 0.0 <= (self.t or 0.0) <= 1.0 and self.points >= 3):
-            raise InputError(
-                f"share lies in (0, 1), t in [0, 1], points are at least 3; they are {self.share}, {self.t}, "
-                f"{self.points}."
-            )
+
+    def passes(self, images: float, classes: int) -> float:
+        return images * (self.share * self.end_epochs + (1 - self.share) * (self.epochs + self.points))
+
+    def curve_models(self) -> int:
+        return self.points
 
     def run(self, job: Removal) -> None:
         """Fine-tune an end point, train the curve, take a point off it."""
-        paper = self.recipe == "paper"
+        paper = self.protocol == "paper"
         fitting, held = job.parts()
         first, second = self._halves(job.data if paper else fitting, job.seed)
         shared = TrainSettings(
@@ -154,14 +152,13 @@ class ModeConnectivityRepair(RemovalAttack):
             phase="curve", model=curve, data=second,
             objective=AlongCurve(curve, seed=job.seed, decay=self.curve_decay, stale=paper),
         )  # fmt: skip
-        job.curve = self._measured(job, curve, second, held)
-        job.model = job.curve.build(job.curve.chosen)
+        self._take(job, curve, second, held)
 
     def _halves(self, data: Data, seed: int) -> tuple[Data, Data]:
         order = torch.randperm(len(data), generator=generator(seed, "halves"))
         cut = min(max(round(self.share * len(data)), 2), len(data) - 2)
         if cut < 2:
-            raise InputError(f"the attacker has {len(data)} images to split, but each part needs two. Give more.")
+            raise InputError(f"the attacker has {len(data)} images to split, and each part needs two. Give more.")
         return data.subset(order[:cut].sort().values), data.subset(order[cut:].sort().values)
 
     def _end(self, job: Removal, data: Data, shared: TrainSettings) -> nn.Module:
@@ -175,9 +172,9 @@ class ModeConnectivityRepair(RemovalAttack):
         )  # fmt: skip
         return end
 
-    def _measured(self, job: Removal, curve: BezierCurve, data: Data, held: Data) -> Curve:
-        """Go along the curve with the attacker's own images and settle for one t."""
-        paper = self.recipe == "paper"
+    def _take(self, job: Removal, curve: BezierCurve, data: Data, held: Data) -> None:
+        """Go along the curve with the attacker's own images, settle for one t, and take its model."""
+        paper = self.protocol == "paper"
         if self.statistics is not None:
             from indelible.data import load
 
@@ -197,30 +194,14 @@ class ModeConnectivityRepair(RemovalAttack):
             known[t] = {name: buffer.clone() for name, buffer in model.named_buffers()}
             return model
 
-        chosen = PAPER_T if self.t is None and paper else self.t
-        evenly = (round(step / (self.points - 1), 6) for step in range(self.points))
-        grid = sorted({*evenly, *(() if chosen is None else (chosen,))})
-        accuracies = [job.accuracy(build(t), held) for t in grid]
-        if chosen is None:
-            inner = slice(1, -1)
-            chosen = choose(grid[inner], accuracies[inner], job.accuracy(job.model, held), self.ba_drop)
+        evenly = [round(step / (self.points - 1), 6) for step in range(self.points)]
+        given = PAPER_T if self.t is None and paper else self.t
+        chosen = measure(job, "t", evenly, build, judges=held, ba_drop=self.ba_drop, given=given, inner=True)
         job.note(t=chosen)
-        return Curve(name="t", values=tuple(grid), accuracies=tuple(accuracies), chosen=chosen, build=build)
+        job.model = build(chosen)
 
     def _batches(self, job: Removal, data: Data) -> Iterator[Tensor]:
         # A last batch of a single image has no variance.
         rows = len(data) - (len(data) % self.batch_size == 1)
         for images, _ in data.iterate(torch.arange(rows), self.batch_size, job.place):
             yield normalise(to_float(images), job.normalize)
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="mcr",
-        title="Mode connectivity repair",
-        paper="Zhao et al., ICLR 2020",
-        summary="Take a model off a curve, trained on clean images, from the stolen model to a fine-tuned copy of it.",
-        cost="75 epochs of the attacker's images (50 on one half, 100 on the other)",
-        build=ModeConnectivityRepair,
-    )
-)

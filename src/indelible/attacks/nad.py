@@ -25,11 +25,11 @@ Slips of the authors' code, kept in ``paper``:
 2. the student's milestones are given as a string, none of whose characters is an epoch: its rate never drops;
 3. images without augmentation that repeat (a caching slip).
 
-Recipe ``sound``: the student's rate drops where it was meant to, crop and flip. The mean over pixels makes beta depend
-on the network: 1500 suits the stages of ResNet-18, whose last map has 16 pixels, and drowns the labels where it has 4.
-So the attacker begins with the text's beta and divides it by ten as long as the student loses more than ``ba_drop`` on
-a tenth of the attacker's images that neither teacher nor student sees. A ``beta`` that is given is taken, and then all
-images are trained on.
+Protocol ``sound``: the student's rate drops where it was meant to, crop and flip. The mean over pixels makes beta
+depend on the network: 1500 suits the stages of ResNet-18, whose last map has 16 pixels, and drowns the labels where it
+has 4. So the attacker begins with the text's beta and divides it by ten as long as the student loses more than
+``ba_drop`` on a tenth of the attacker's images that neither teacher nor student sees. A ``beta`` that is given is
+taken, and then all images are trained on.
 """
 
 import copy
@@ -42,9 +42,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
-from indelible.attacks.curve import choose
-from indelible.base.files import tensor_digest
-from indelible.base.registry import MethodInfo
+from indelible.attacks.strengths import Trials
 from indelible.data.images import Data
 from indelible.nn.outputs import logits_of
 from indelible.nn.taps import Place, stage_outputs, tapped
@@ -52,13 +50,18 @@ from indelible.train import Objective, Schedule, TrainSettings
 from indelible.train.evaluate import evaluating
 from indelible.train.objective import Step
 
-__all__ = ["AttentionTransfer", "NeuralAttentionDistillation", "attention_map"]
-
 BETAS, PAPER_BETA = (1500.0, 150.0, 15.0), 2000.0
 TEACHER_DECAY = 5e-4
 _TINY = 1e-6
 
 
+@ATTACKS.register(
+    name="nad",
+    title="Neural attention distillation",
+    paper="Li et al., ICLR 2021",
+    summary="Fine-tune a copy, then train the stolen model to look where the copy looks.",
+    cost="30 epochs of the attacker's images; 20 more for each beta that is too large",
+)
 @dataclass(frozen=True, kw_only=True)
 class NeuralAttentionDistillation(RemovalAttack):
     """Fine-tune a teacher, distil its attention; the table in the module's header explains each setting."""
@@ -82,42 +85,38 @@ class NeuralAttentionDistillation(RemovalAttack):
         """Several processes can share it where there is no beta to choose: then it is training and nothing else."""
         return "" if self._fixed() is not None else RemovalAttack.alone(self)
 
+    def passes(self, images: float, classes: int) -> float:
+        return images * (self.teacher_epochs + 2 * self.epochs)
+
     def run(self, job: Removal) -> None:
         """Make the teacher, then train the stolen model beside it, with the largest beta that the budget allows."""
         stages, fixed = stage_outputs(job.model, job.sample()), self._fixed()
-        settings = TrainSettings(
-            epochs=self.teacher_epochs, lr=self.lr, momentum=self.momentum, weight_decay=TEACHER_DECAY,
-            batch_size=self.batch_size, schedule=Schedule.every(self.every, self.gamma),
-            augmentation="none" if self.recipe == "paper" else "crop-flip",
-        )  # fmt: skip
+        settings = self.training(
+            epochs=self.teacher_epochs, weight_decay=TEACHER_DECAY, schedule=Schedule.every(self.every, self.gamma)
+        )
         teacher = copy.deepcopy(job.model)
         if fixed is not None:
             job.train(settings, phase="teacher", model=teacher)
             self._distil(job, settings, AttentionTransfer(job.model, teacher, stages, fixed, self.power), job.data)
             job.note(beta=fixed, stages=[name for name, _ in stages])
             return
-        fitting, held = job.parts()
-        reference = job.accuracy(job.model, held)
-        job.train(settings, phase="teacher", model=teacher, data=fitting)
-        tried, stolen = dict[float, tuple[float, nn.Module]](), copy.deepcopy(job.model)
+        trials = Trials(job)
+        job.train(settings, phase="teacher", model=teacher, data=trials.fitting)
         for beta in BETAS:
-            student = copy.deepcopy(stolen)
-            self._distil(job, settings, AttentionTransfer(student, teacher, stages, beta, self.power), fitting)
-            tried[beta] = job.accuracy(student, held), student
-            if tried[beta][0] >= reference - self.ba_drop:
+            student = copy.deepcopy(job.model)
+            self._distil(job, settings, AttentionTransfer(student, teacher, stages, beta, self.power), trials.fitting)
+            if trials.keep(beta, student) >= trials.reference - self.ba_drop:
                 break
-        chosen = choose(tuple(tried), tuple(accuracy for accuracy, _ in tried.values()), reference, self.ba_drop)
-        job.model.load_state_dict(tried[chosen][1].state_dict())
-        job.note(
-            beta=chosen, tried={f"{beta:g}": accuracy for beta, (accuracy, _) in tried.items()}, accuracy=reference,
-            stages=[name for name, _ in stages],
-        )  # fmt: skip
+        chosen = trials.best(self.ba_drop)
+        job.model.load_state_dict(trials.kept[chosen])
+        tried = {f"{beta:g}": accuracy for beta, accuracy in zip(trials.kept, trials.accuracies, strict=True)}
+        job.note(beta=chosen, tried=tried, accuracy=trials.reference, stages=[name for name, _ in stages])
 
     def _fixed(self) -> float | None:
-        return PAPER_BETA if self.beta is None and self.recipe == "paper" else self.beta
+        return PAPER_BETA if self.beta is None and self.protocol == "paper" else self.beta
 
     def _distil(self, job: Removal, settings: TrainSettings, objective: "AttentionTransfer", data: Data) -> None:
-        paper = self.recipe == "paper"
+        paper = self.protocol == "paper"
         job.train(
             settings.but(
                 epochs=self.epochs, weight_decay=self.weight_decay, schedule=Schedule() if paper else settings.schedule
@@ -127,12 +126,7 @@ class NeuralAttentionDistillation(RemovalAttack):
 
 
 def attention_map(features: Tensor, power: float = 2.0) -> Tensor:
-    """Return where a feature map is active, (N, pixels) of norm 1: the sum over channels of |F|^p.
-
-    Args:
-        features: (N, C, H, W), or (N, tokens, D).
-        power: p.
-    """
+    """Return where features (N, C, H, W) or (N, tokens, D) are active: the sum over channels of |F|^p, norm 1."""
     channels = 1 if features.ndim == 4 else 2
     active: Tensor = features.float().abs().pow(power).sum(channels).flatten(1)
     size: Tensor = torch.linalg.vector_norm(active, dim=1, keepdim=True)
@@ -140,27 +134,15 @@ def attention_map(features: Tensor, power: float = 2.0) -> Tensor:
 
 
 class AttentionTransfer(Objective):
-    """Cross-entropy, and beta times the squared distance of attention maps at each stage.
-
-    Args:
-        student: The model that is trained.
-        teacher: The model that it looks up to.
-        stages: Where their feature maps are.
-        beta: Weight of every stage.
-        power: p of the attention maps.
-    """
+    """Cross-entropy, and beta times the squared distance to the teacher's attention maps at each stage."""
 
     def __init__(
         self, student: nn.Module, teacher: nn.Module, stages: Sequence[Place], beta: float, power: float
     ) -> None:
         self.student, self.teacher, self.stages, self.beta, self.power = student, teacher, stages, beta, power
 
-    def start(self, model: nn.Module, device: torch.device) -> None:  # noqa: ARG002 - the loop's signature
-        """Put the teacher where the student trains."""
-        self.teacher.to(device)
-
-    def backward(self, step: Step) -> Tensor:
-        """Add the gradient of the loss of the batch."""
+    def loss(self, step: Step) -> Tensor:
+        """Return the loss of the batch."""
         with tapped(self.teacher, self.stages) as seen, evaluating(self.teacher):
             self.teacher(step.images)
         with tapped(self.student, self.stages) as own:
@@ -168,28 +150,8 @@ class AttentionTransfer(Objective):
         for stage in self.stages:
             wanted = attention_map(seen[stage], self.power).clone()
             loss = loss + self.beta * F.mse_loss(attention_map(own[stage], self.power), wanted)
-        step.backward(loss)
-        return loss.detach()
+        return loss
 
     def passes(self, rows: int) -> int:
         """Return the images passed forward, by the student and by the teacher."""
         return 2 * rows
-
-    def settings(self) -> dict[str, object]:
-        """Return what decides the gradients."""
-        return {
-            "beta": self.beta, "power": self.power, "stages": [list(stage) for stage in self.stages],
-            "teacher": tensor_digest(self.teacher.state_dict()),
-        }  # fmt: skip
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="nad",
-        title="Neural attention distillation",
-        paper="Li et al., ICLR 2021",
-        summary="Fine-tune a copy, then train the stolen model to look where the copy looks.",
-        cost="30 epochs of the attacker's images; 20 more for each beta that is too large",
-        build=NeuralAttentionDistillation,
-    )
-)

@@ -1,4 +1,4 @@
-"""Neural Cleanse: find, for every class, the smallest patch that sends any image there. A mark is a class too easy.
+"""Neural Cleanse: find, for every class, the smallest patch that sends any image there. A mark shows as a small one.
 
 Paper: Wang et al., "Neural Cleanse: Identifying and Mitigating Backdoor Attacks in Neural Networks", IEEE S&P 2019,
 Section IV; details from the authors' published code (``original``) and from that of the ICCV 2023 paper (``paper``).
@@ -15,7 +15,7 @@ Section IV; details from the authors' published code (``original``) and from tha
 | lambda moves after | ``patience`` | 5 rounds | - |
 | by the factor | ``factor`` | 2 up, 2^1.5 down | - |
 | stop after | ``stop_patience`` | 25 rounds without a smaller mask, once lambda went both ways | - |
-| images a round | ``round_images`` | 1000 | - |
+| images per round | ``round_images`` | 1000 | - |
 | rate of Adam(0.5, 0.9) | ``lr`` | 0.1 | 0.1 |
 | batch | ``batch_size`` | 32 | 128 |
 | images in one pass | ``rows`` | 256 on a CPU, 4096 elsewhere | the same; memory against speed |
@@ -42,40 +42,20 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.augment import Normalization
 from indelible.data.images import Data
 
-__all__ = ["NeuralCleanse", "Triggers", "anomaly_indices", "next_costs", "stamp", "stamp_gradients", "suspicious"]
-
 _CONSISTENCY = 1.4826  # makes the median absolute deviation of a normal distribution its standard deviation
 State = dict[str, Tensor]
 
 
 def stamp(images: Tensor, masks: Tensor, patterns: Tensor) -> Tensor:
-    """Put each of K patches on each of N images.
-
-    Args:
-        images: (N, C, H, W) in [0, 1].
-        masks: (K, 1 or C, H, W) in [0, 1].
-        patterns: (K, C, H, W) in [0, 1].
-
-    Returns:
-        (K * N, C, H, W), all images with the first patch first.
-    """
+    """Put each of K patches on each of N images: (K * N, C, H, W), all images with the first patch first."""
     return torch.lerp(images[None], patterns[:, None], masks[:, None].expand_as(patterns[:, None])).flatten(0, 1)
 
 
 def stamp_gradients(gradient: Tensor, images: Tensor, masks: Tensor, patterns: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of masks and patterns, given that of the stamped images.
+    """Return the gradients of masks and patterns, given that of the stamped images (K * N, C, H, W).
 
     With g the gradient of A = (1 - m) x + m p, dp = m sum g and dm = p sum g - sum g x, sums over the N images: two
     reductions, where differentiating through :func:`stamp` would write several tensors of K N images.
-
-    Args:
-        gradient: (K * N, C, H, W), in the order of :func:`stamp`.
-        images: (N, C, H, W).
-        masks: (K, 1 or C, H, W).
-        patterns: (K, C, H, W).
-
-    Returns:
-        Of the shapes of ``masks`` and of ``patterns``.
     """
     each = gradient.unflatten(0, (len(masks), len(images)))
     total = each.sum(1)
@@ -84,11 +64,9 @@ def stamp_gradients(gradient: Tensor, images: Tensor, masks: Tensor, patterns: T
 
 
 def anomaly_indices(norms: Tensor, *, lower: bool = False) -> Tensor:
-    """Return how far each norm lies from the median, in (consistent) median absolute deviations.
+    """Return how far each norm (K,) lies from the median, in (consistent) median absolute deviations.
 
-    Args:
-        norms: (K,).
-        lower: Of an even number, take the lower of the two middle values as the median instead of their mean.
+    With ``lower``, the median of an even number is the lower of the two middle values, not their mean.
     """
 
     def median(values: Tensor) -> Tensor:
@@ -112,14 +90,7 @@ def next_costs(
 ) -> State:
     """Return the state after a round: lambda, its counters and who stops; all of shape (K,).
 
-    Args:
-        state: ``cost``, ``best`` and ``stop_best`` (norms), and the counters ``set``, ``up``, ``down``, ``stale``,
-            ``went_up``, ``went_down``, ``stopped``.
-        reached: Whether each class's success was high enough in this round.
-        cost: The first lambda above 0.
-        patience: Rounds before lambda moves.
-        factor: By how much it grows; it falls by ``factor ** 1.5``.
-        stop_patience: Rounds without a smaller mask before a class stops.
+    ``reached`` says whose success was high enough in this round; the settings are those of :class:`NeuralCleanse`.
     """
     new = dict(state)
     found = new["best"].isfinite()
@@ -142,23 +113,13 @@ def next_costs(
 
 @dataclass(frozen=True)
 class Triggers:
-    """One recovered patch for each class.
-
-    Attributes:
-        masks: (K, 1 or C, H, W) in [0, 1].
-        patterns: (K, C, H, W) in [0, 1].
-        success: Share of images that the patch sent to the class in its round, (K,).
-        images: Images passed forward.
-        seconds: Time of all sessions together.
-        earlier: Time of those before this one.
-    """
+    """One recovered patch for each class, how often it succeeded in its round, and what the search cost."""
 
     masks: Tensor
     patterns: Tensor
     success: Tensor
     images: int
-    seconds: float
-    earlier: float
+    earlier: float  # seconds of the sessions before this one
 
     def norms(self) -> Tensor:
         """Return the L1 norm of each mask (of its mean over channels), (K,)."""
@@ -185,13 +146,17 @@ class NeuralCleanse:
         if self.variant not in {"original", "paper"}:
             raise UnknownNameError("variant of Neural Cleanse", self.variant, ("original", "paper"))
         if min(self.epochs, self.batch_size, self.round_images, self.rows or 1, self.patience) < 1:
-            raise InputError("epochs, batch_size, round_images, rows and patience of Neural Cleanse start at 1.")
+            raise InputError("epochs, batch_size, round_images, rows and patience must be at least 1.")
 
     def search(
         self, model: nn.Module, data: Data, *, seed: int, normalize: Normalization | None = None,
-        folder: Path | None = None, device: torch.device | str = "cpu",
+        folder: Path | None = None, device: torch.device | str = "cpu", dear: Tensor | None = None,
+        name: str = "neural-cleanse",
     ) -> Triggers:  # fmt: skip
-        """Search a patch for every class of ``data``; a search found in ``folder`` is continued."""
+        """Search a patch for every class of ``data``; a search found in ``folder`` under ``name`` is continued.
+
+        With ``dear``, (K, 1, H, W), a pixel of a mask costs so many times lambda: a way to keep off some places.
+        """
         from indelible.attacks.patch_search import PatchSearch
 
-        return PatchSearch(self, model, data, seed, normalize, folder, torch.device(device)).run()
+        return PatchSearch(self, model, data, seed, normalize, folder, torch.device(device), dear, name).run()

@@ -14,15 +14,13 @@ channels, some channel is kept by both. For the same reason layers that share a 
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from indelible.train.evaluate import evaluating
-
-__all__ = ["CONVOLUTIONS", "Layer", "as_one", "layer_of", "reactions", "reset", "resettable", "strongest"]
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 Layer = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
@@ -31,20 +29,22 @@ Layer = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
 def reactions(
     model: nn.Module, pairs: Iterator[tuple[Tensor, Tensor]]
 ) -> dict[str, tuple[Layer, Tensor, tuple[int, ...]]]:
-    """Return of every convolution and dense layer that runs: the layer, how its channels react, its output's size.
+    """Return by name every convolution and dense layer that runs, how its channels react, and its output's size.
 
-    Args:
-        model: Any network.
-        pairs: Batches (clean, patched) of the same images, as the network takes them.
-
-    Returns:
-        By name: the layer; the growth of each channel's mean output under the patch, (C,), at the place where it grows
-        most; the size of its output beside batch and channels.
+    ``pairs`` are batches (clean, patched) of the same images. A channel's reaction is the growth of its mean output
+    under the patch, (C,), at the place where it grows most; the size is that beside batch and channels.
     """
     sums: dict[str, Any] = defaultdict(float)
     rows = 0
     layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, (*CONVOLUTIONS, nn.Linear))}
-    with evaluating(model), _adding(layers, sums) as sign:
+    sign = [1.0]
+
+    def add(name: str, output: Tensor) -> None:
+        sums[name] = sums[name] + sign[0] * (output.sum(0) if output.ndim > 1 else output)
+
+    with ExitStack() as hooks, evaluating(model):
+        for name, layer in layers.items():
+            hooks.enter_context(layer.register_forward_hook(lambda _, __, output, name=name: add(name, output)))
         for clean, patched in pairs:
             rows += len(clean)
             for sign[0], images in ((-1.0, clean), (1.0, patched)):
@@ -57,25 +57,6 @@ def reactions(
     return found
 
 
-@contextmanager
-def _adding(layers: Mapping[str, nn.Module], sums: dict[str, Any]) -> Iterator[list[float]]:
-    """Inside the block, outputs of ``layers``, summed over the batch and times the yielded sign, add up in ``sums``."""
-    sign = [1.0]
-
-    def hook(name: str) -> Any:
-        def add(_layer: nn.Module, _inputs: Any, output: Tensor) -> None:
-            sums[name] = sums[name] + sign[0] * (output.sum(0) if output.ndim > 1 else output)
-
-        return add
-
-    handles = [layer.register_forward_hook(hook(name)) for name, layer in layers.items()]
-    try:
-        yield sign
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 @torch.no_grad()
 def reset(layer: Layer, which: Tensor, *, bias: bool = True) -> int:
     """Set the weights (and bias) of the output channels ``which`` (bool, (C,)) to zero; return how many."""
@@ -86,14 +67,9 @@ def reset(layer: Layer, which: Tensor, *, bias: bool = True) -> int:
 
 
 def strongest(excesses: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
-    """Return which channels of each layer are reset: of all that may be, the share that exceeds its threshold most.
+    """Return by layer which channels are reset: of all that may be, the share that exceeds its threshold most.
 
-    Args:
-        excesses: By layer, the reaction of each channel divided by its threshold, (C,).
-        share: In [0, 1].
-
-    Returns:
-        By layer, bool (C,).
+    ``excesses`` are the reactions of the channels (C,) divided by their threshold.
     """
     allowed = {name: resettable(excess) for name, excess in excesses.items()}
     values = torch.cat([excess[allowed[name]] for name, excess in excesses.items()]) if excesses else torch.empty(0)

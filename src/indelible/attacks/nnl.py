@@ -7,7 +7,7 @@ the ICCV 2023 paper, Appendix B.4.
 1. Search a patch for every class; take that of the suspicious class with the smallest mask, failing that the smallest.
 2. Put it on the attacker's images. A neuron *reacts* by the growth of its mean output, of a channel at the place where
    it grows most. Reset (weights and bias to zero) channels and neurons that react by more than a threshold, or that
-   ``share`` of them which exceeds its threshold most. In both recipes fewer than half of any layer are reset, see
+   ``share`` of them which exceeds its threshold most. In both protocols fewer than half of any layer are reset, see
    :mod:`indelible.attacks.neuron_reset`.
 3. Fine-tune on the clean images and, as many, the patched ones with their true labels.
 
@@ -26,11 +26,11 @@ the ICCV 2023 paper, Appendix B.4.
 | ``batch_size`` | 128 | the authors' code; half clean, half patched |
 | ``rows`` | 256 on a CPU, 4096 elsewhere | images in one pass of the search: memory against speed |
 
-Recipe ``sound``: the original Neural Cleanse with the paper's budget; all convolutions and dense layers, of which the
+Protocol ``sound``: the original Neural Cleanse with the paper's budget; all convolutions and dense layers, of which the
 largest share is reset (in steps of a tenth) that loses at most ``ba_drop`` of the accuracy on a held-out tenth of the
-images, before fine-tuning; augmentation. In both recipes the curve over shares is of the models before fine-tuning.
+images, before fine-tuning; augmentation. In both protocols the curve over shares is of the models before fine-tuning.
 
-Recipe ``paper``, with the slips of the authors' code:
+Protocol ``paper``, with the slips of the authors' code:
 1. their variant of Neural Cleanse: a mask for each channel, lambda fixed at 1e-4, the last patch instead of the best;
 2. norms for the MAD index are L2 norms of mask times pattern, with the lower median of an even number of classes;
 3. the patch is *added* (x + m p) instead of blended, clipped to [0, 1] to find the neurons, not clipped to fine-tune;
@@ -40,7 +40,6 @@ Recipe ``paper``, with the slips of the authors' code:
 6. no augmentation (the cached images of FT, see there).
 """
 
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -50,17 +49,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
-from indelible.attacks.curve import Curve, choose
 from indelible.attacks.neural_cleanse import NeuralCleanse, Triggers, anomaly_indices, stamp, suspicious
 from indelible.attacks.neuron_reset import CONVOLUTIONS, as_one, layer_of, reactions, reset, resettable, strongest
-from indelible.base.errors import InputError
-from indelible.base.registry import MethodInfo
+from indelible.attacks.strengths import changed, measure
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule, TrainSettings
+from indelible.train import Objective, Schedule
 from indelible.train.objective import Step
-
-__all__ = ["Laundering", "NeuralNetworkLaundering", "Patch"]
 
 SHARES = tuple(step / 10 for step in range(11))
 _BATCH = 250
@@ -68,13 +63,7 @@ _BATCH = 250
 
 @dataclass(frozen=True)
 class Patch:
-    """A recovered mark.
-
-    Attributes:
-        mask: (1 or C, H, W) in [0, 1].
-        pattern: (C, H, W) in [0, 1].
-        added: Add mask times pattern, instead of blending.
-    """
+    """A recovered mark: mask (1 or C, H, W) and pattern in [0, 1]; ``added`` adds their product instead of blending."""
 
     mask: Tensor
     pattern: Tensor
@@ -101,24 +90,25 @@ class Laundering(Objective):
     def __init__(self, patch: Patch, normalize: Normalization | None) -> None:
         self.patch, self.normalize = patch, normalize
 
-    def backward(self, step: Step) -> Tensor:
-        """Add the gradient of the mean over both halves."""
+    def loss(self, step: Step) -> Tensor:
+        """Return the mean over both halves."""
         images = torch.cat([step.images, self.patch.on_normalised(step.images, self.normalize)])
         if step.images.is_contiguous(memory_format=torch.channels_last):
             images = images.contiguous(memory_format=torch.channels_last)
-        loss = F.cross_entropy(logits_of(step.model(images)), step.labels.repeat(2))
-        step.backward(loss)
-        return loss.detach()
+        return F.cross_entropy(logits_of(step.model(images)), step.labels.repeat(2))
 
     def passes(self, rows: int) -> int:
         """Each image goes twice."""
         return 2 * rows
 
-    def settings(self) -> dict[str, Any]:
-        """Return what decides the gradients beside model and data: how the patch is put on."""
-        return {"added": self.patch.added, "mask": float(self.patch.mask.double().sum())}
 
-
+@ATTACKS.register(
+    name="nnl",
+    title="Neural network laundering",
+    paper="Aiken et al., Computers & Security 2021",
+    summary="Recover the mark by Neural Cleanse, reset the neurons that react to it, and unlearn it.",
+    cost="15 epochs of the attacker's images for each class to search, 30 to fine-tune",
+)
 @dataclass(frozen=True, kw_only=True)
 class NeuralNetworkLaundering(RemovalAttack):
     """Recover, reset, unlearn; the table in the module's header explains each setting."""
@@ -127,6 +117,12 @@ class NeuralNetworkLaundering(RemovalAttack):
     cpu_settings: ClassVar[Mapping[str, Any]] = {
         "cleanse_epochs": 1, "cleanse_batch": 16, "cleanse_round": 250, "epochs": 4, "milestone": 3
     }  # fmt: skip
+    strengths: ClassVar[tuple[float, ...]] = SHARES
+    ranges: ClassVar[Mapping[str, str]] = {
+        "conv_threshold": "(0, inf)",
+        "dense_threshold": "(0, inf)",
+        "share": "[0, 1]",
+    }
 
     cleanse_epochs: int | None = None
     cleanse_batch: int | None = None
@@ -144,17 +140,11 @@ class NeuralNetworkLaundering(RemovalAttack):
     batch_size: int = 128
     rows: int | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if min(self.conv_threshold, self.dense_threshold) <= 0 or not 0.0 <= (self.share or 0.0) <= 1.0:
-            raise InputError(
-                f"thresholds are positive and share lies in [0, 1]; they are {self.conv_threshold}, "
-                f"{self.dense_threshold} and {self.share}."
-            )
+    def passes(self, images: float, classes: int) -> float:
+        return images * (self.search(classes).epochs * classes + 2 * self.epochs)
 
     def run(self, job: Removal) -> None:
         """Search, reset, fine-tune."""
-        paper = self.recipe == "paper"
         triggers = self.search(len(job.data.classes)).search(
             job.model, job.data, seed=job.seed, normalize=job.normalize, folder=job.folder, device=job.place
         )
@@ -162,25 +152,23 @@ class NeuralNetworkLaundering(RemovalAttack):
         patch = self._patch(job, triggers)
         self._reset(job, patch)
         job.train(
-            TrainSettings(
-                epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay,
-                batch_size=max(2, self.batch_size // 2), schedule=Schedule.milestones(self.milestone, gamma=self.gamma),
-                augmentation="none" if paper else "crop-flip",
+            self.training(
+                batch_size=max(2, self.batch_size // 2), schedule=Schedule.milestones(self.milestone, gamma=self.gamma)
             ),
             phase="laundering", objective=Laundering(patch, job.normalize),
         )  # fmt: skip
 
     def search(self, classes: int) -> NeuralCleanse:
-        """Return the search for patches that this recipe makes."""
+        """Return the search for patches that this protocol makes."""
         epochs = (5 if classes >= 100 else 15) if self.cleanse_epochs is None else self.cleanse_epochs
-        if self.recipe == "paper":
+        if self.protocol == "paper":
             batch = self.cleanse_batch or 128
             return NeuralCleanse(variant="paper", epochs=epochs, cost=1e-4, batch_size=batch, rows=self.rows)
         batch = self.cleanse_batch or 32
         return NeuralCleanse(epochs=epochs, batch_size=batch, round_images=self.cleanse_round, rows=self.rows)
 
     def _patch(self, job: Removal, triggers: Triggers) -> Patch:
-        paper = self.recipe == "paper"
+        paper = self.protocol == "paper"
         products = triggers.masks * triggers.patterns
         norms = products.flatten(1).norm(dim=1) if paper else triggers.norms()
         sizes = products.flatten(1).sum(1) if paper else norms
@@ -196,23 +184,17 @@ class NeuralNetworkLaundering(RemovalAttack):
 
     def _reset(self, job: Removal, patch: Patch) -> None:
         """Find what reacts, settle for a share of it, and reset that."""
-        paper = self.recipe == "paper"
+        paper = self.protocol == "paper"
         excesses = self._excesses(job, patch)
-        stolen = copy.deepcopy(job.model)
 
-        def build(share: float) -> nn.Module:
-            model = copy.deepcopy(stolen)
+        def change(model: nn.Module, share: float) -> None:
             for name, which in strongest(excesses, share).items():
                 reset(layer_of(model, name), which, bias=not paper)
-            return model
 
-        chosen = 1.0 if self.share is None and paper else self.share
-        shares = tuple(sorted({*SHARES, *(() if chosen is None else (chosen,))}))
-        held = job.parts()[1]
-        accuracies = tuple(job.accuracy(build(share), held) for share in shares)
-        if chosen is None:
-            chosen = choose(shares, accuracies, accuracies[0], self.ba_drop)  # share 0 is the stolen model itself
-        job.curve = Curve(name="share", values=shares, accuracies=accuracies, chosen=chosen, build=build)
+        chosen = measure(
+            job, "share", SHARES, changed(job.model, change), judges=job.parts()[1], ba_drop=self.ba_drop,
+            given=1.0 if self.share is None and paper else self.share, first_is_stolen=True,
+        )  # fmt: skip
         counts = {"channels_reset": 0, "channels": 0, "neurons_reset": 0, "neurons": 0}
         spared = sum(int((excess > 1).sum() - resettable(excess).sum()) for excess in excesses.values())
         for name, which in strongest(excesses, chosen).items():
@@ -230,26 +212,14 @@ class NeuralNetworkLaundering(RemovalAttack):
         excesses = {}
         for name, (layer, growth, size) in found.items():
             convolution = isinstance(layer, CONVOLUTIONS)
-            if self.recipe == "sound" or not convolution or size in middle:
+            if self.protocol == "sound" or not convolution or size in middle:
                 excesses[name] = growth / (self.conv_threshold if convolution else self.dense_threshold)
         return as_one(job.model, excesses)
 
 
 def _pairs(job: Removal, patch: Patch) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (clean, patched) batches; the other way round for the paper's recipe, whose sign is turned."""
+    """Yield (clean, patched) batches; the other way round for the paper's protocol, whose sign is turned."""
     for images, _ in job.data.iterate(torch.arange(len(job.data)), _BATCH, job.place):
         clean = to_float(images)
         pair = normalise(clean, job.normalize), normalise(patch.on(clean), job.normalize)
         yield pair[::-1] if patch.added else pair
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="nnl",
-        title="Neural network laundering",
-        paper="Aiken et al., Computers & Security 2021",
-        summary="Recover the mark by Neural Cleanse, reset the neurons that react to it, and unlearn it.",
-        cost="15 epochs of the attacker's images for each class to search, 30 to fine-tune",
-        build=NeuralNetworkLaundering,
-    )
-)

@@ -14,25 +14,24 @@ How Robust is Image Classification Deep Neural Network Watermarking?", S&P 2022.
 The thief's key is drawn here, target class and secret, from the seed of the run. It shares nothing with the owner's but
 the public family of marks, and the attack cannot reach the owner's key: it is not given it.
 
-Recipe ``paper``: without augmentation, as FT. The ICCV 2023 paper has no such attack, so there is no other difference.
+Protocol ``paper``: without augmentation, as FT. The ICCV 2023 paper has no such attack, so there is no other
+difference.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 
 from indelible.attacks.base import ATTACKS, Removal
 from indelible.attacks.ft import FineTuning
-from indelible.base.errors import InputError, UnknownNameError
-from indelible.base.registry import MethodInfo
+from indelible.base.errors import UnknownNameError
 from indelible.base.seeding import generator
 from indelible.data.images import ImageData
-from indelible.embed.mixing import mix
+from indelible.embedding.mixing import mix
 from indelible.keys.key import Key
-from indelible.train import Schedule, TrainSettings
-
-__all__ = ["Overwriting", "own_key"]
+from indelible.train import Schedule
 
 Kind = Literal["content", "noise", "unrelated"]
 _KINDS = ("content", "noise", "unrelated")
@@ -46,9 +45,18 @@ def own_key(seed: int, kind: Kind, classes: int, shape: tuple[int, int, int]) ->
     return Key.create(kind=kind, classes=classes, shape=shape, target=target, secret=secret)
 
 
+@ATTACKS.register(
+    name="overwrite",
+    title="Overwriting",
+    paper="Uchida et al., ICMR 2017; Lukas et al., S&P 2022",
+    summary="Fine-tune on the attacker's images with a mark of the attacker's own on some of them.",
+    cost="30 epochs of the attacker's images",
+)
 @dataclass(frozen=True, kw_only=True)
 class Overwriting(FineTuning):
     """Fine-tune on own images with an own mark among them; the table in the module's header explains each setting."""
+
+    ranges: ClassVar[Mapping[str, str]] = {"fraction": "(0, 1)"}
 
     kind: Kind = "content"
     fraction: float = 0.05
@@ -57,33 +65,12 @@ class Overwriting(FineTuning):
         super().__post_init__()
         if self.kind not in _KINDS:
             raise UnknownNameError("kind of mark", self.kind, _KINDS)
-        if not 0.0 < self.fraction < 1.0:
-            raise InputError(f"fraction is the share of marked images, between 0 and 1, got {self.fraction}. Try 0.05.")
 
     def run(self, job: Removal) -> None:
         """Draw a key, mark some images with it, fine-tune on all."""
         key = own_key(job.seed, self.kind, len(job.data.classes), job.data.shape)
         mixed, samples = mix(job.data, key, self.fraction)
-        job.train(
-            TrainSettings(
-                epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay,
-                batch_size=self.batch_size, schedule=Schedule.every(self.every, self.gamma),
-                augmentation="none" if self.recipe == "paper" else "crop-flip",
-            ),
-            phase="overwriting", data=mixed,
-        )  # fmt: skip
+        job.train(self.training(schedule=Schedule.every(self.every, self.gamma)), phase="overwriting", data=mixed)
         marks = ImageData(samples.images, samples.labels, job.data.classes, "own marks")
         # How well the thief's own mark took: a weak one displaces nothing.
         job.note(own_target=key.target, own_marks=len(marks), own_rate=job.accuracy(job.model, marks))
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="overwrite",
-        title="Overwriting",
-        paper="Uchida et al., ICMR 2017; Lukas et al., S&P 2022",
-        summary="Fine-tune on the attacker's images with a mark of the attacker's own on some of them.",
-        cost="30 epochs of the attacker's images",
-        build=Overwriting,
-    )
-)

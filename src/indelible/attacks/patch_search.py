@@ -31,40 +31,30 @@ from indelible.train.checkpoint import read_checkpoint, write_checkpoint
 if TYPE_CHECKING:
     from indelible.attacks.neural_cleanse import NeuralCleanse
 
-__all__ = ["PatchSearch"]
-
 _BETAS, _ADAM_EPS, _TANH_EPS = (0.5, 0.9), 1e-8, 1e-7
 _SAVE_SECONDS = 60.0
-_FILE = "phase-neural-cleanse.safetensors"
+_FILE = "phase-{}.safetensors"
 _RAW = ("raw_masks", "raw_patterns")
 _COSTS = ("cost", "best", "stop_best", "set", "up", "down", "stale", "went_up", "went_down", "stopped")
 
 
 class PatchSearch:
-    """One search under way.
-
-    Args:
-        settings: What to search, and how.
-        model: Any classifier; it is left alone.
-        data: Clean images.
-        seed: Decides the start and the order of the images.
-        normalize: (mean, std) that the model's input is normalised by.
-        folder: Where the state is kept, or None.
-        device: Where to compute.
-    """
+    """A running search; arguments as in :meth:`NeuralCleanse.search`."""
 
     def __init__(
         self, settings: "NeuralCleanse", model: nn.Module, data: Data, seed: int, normalize: Normalization | None,
-        folder: Path | None, device: torch.device,
+        folder: Path | None, device: torch.device, dear: Tensor | None = None, name: str = "neural-cleanse",
     ) -> None:  # fmt: skip
         self.settings, self.seed, self.normalize, self.device = settings, seed, normalize, device
         # On a CPU a larger pass leaves the cache and is slower again; elsewhere it keeps the device busy.
         self.rows = settings.rows or (256 if device.type == "cpu" else 4096)
         self.classes, self.shape = len(data.classes), data.shape
-        self.path = None if folder is None else folder / _FILE
+        self.path = None if folder is None else folder / _FILE.format(name)
+        self.dear = None if dear is None else dear.to(device)
         # How many classes are in a pass decides the speed, not the result.
         deciding = {name: value for name, value in asdict(settings).items() if name != "rows"}
         identity = [deciding, seed, data.digest(), normalize, tensor_digest(model.state_dict())]
+        identity += [] if dear is None else [tensor_digest({"dear": dear})]
         self.fingerprint = hashlib.sha256(canonical_json(identity)).hexdigest()
         self.batches = Batches(
             data=data.to(device) if isinstance(data, ImageData) else data, batch_size=settings.batch_size, seed=seed,
@@ -97,19 +87,17 @@ class PatchSearch:
             seconds = earlier + time.monotonic() - began
             bar.line(f"neural cleanse: {self.round}/{self.rounds} rounds  {self.images} images  {seconds:.0f} s")
         self._save(seconds)
-        return Triggers(self.masks(), self.patterns(), self.state["success"], self.images, seconds, earlier)
+        return self._found(earlier)
 
     def _note(self) -> str:
-        norms = self.masks().mean(1).flatten(1).sum(1)
-        return f"{int(self.state['stopped'].sum())} stopped, least mask {float(norms.min()):.1f}"
+        least = float(self._found().norms().min())
+        return f"{int(self.state['stopped'].sum())} stopped, least mask {least:.1f}"
 
-    def masks(self) -> Tensor:
-        """Return the masks found so far: of each class the smallest that succeeded, failing that the present one."""
-        return self._chosen("masks")
-
-    def patterns(self) -> Tensor:
-        """Return the patterns that belong to :meth:`masks`."""
-        return self._chosen("patterns")
+    def _found(self, earlier: float = 0.0) -> Triggers:
+        """Return the patches so far: of each class the smallest that succeeded, failing that the present one."""
+        return Triggers(
+            self._chosen("masks"), self._chosen("patterns"), self.state["success"], self.images, earlier
+        )  # fmt: skip
 
     def _chosen(self, what: str) -> Tensor:
         found = self.state["best"].isfinite()[:, None, None, None]
@@ -195,6 +183,7 @@ class PatchSearch:
         """
         raw = [part[name].requires_grad_() for name in _RAW]
         masks, patterns = map(self._unit, raw)
+        price = 1.0 if self.dear is None else self.dear[targets]
         # Blending and normalising commute, so that images are normalised once for all classes.
         shown = normalise(patterns, self.normalize)
         stamped = stamp(images, masks.detach(), shown.detach()).contiguous(memory_format=torch.channels_last)
@@ -205,13 +194,13 @@ class PatchSearch:
         (reaching,) = torch.autograd.grad(each.sum(), stamped)
         with torch.no_grad():
             of_masks, of_patterns = stamp_gradients(reaching, images, masks, shown)
-            of_masks = of_masks + costs[:, None, None, None]  # lambda times the gradient of |m|_1, m being positive
+            of_masks = of_masks + costs[:, None, None, None] * price  # lambda times the gradient of |m|_1, m positive
         gradients = torch.autograd.grad([masks, shown], raw, [of_masks, of_patterns])
         for name, value, gradient in zip(_RAW, raw, gradients, strict=True):
             mean = part[f"{name}.mean"].lerp_(gradient, 1.0 - _BETAS[0]) / (1.0 - _BETAS[0] ** step)
             square = part[f"{name}.square"].lerp_(gradient.square(), 1.0 - _BETAS[1]) / (1.0 - _BETAS[1] ** step)
             part[name] = value.detach() - self.settings.lr * mean / (square.sqrt() + _ADAM_EPS)
-        return ((logits.argmax(2) == wanted) * counted).sum(1), masks.detach().flatten(1).sum(1)
+        return ((logits.argmax(2) == wanted) * counted).sum(1), (masks.detach() * price).flatten(1).sum(1)
 
     def _batches(self, first: int, count: int) -> Iterator[Batch]:
         while count:

@@ -18,8 +18,8 @@ in the record (``preprocessing``), and :func:`deployed` puts it before the model
 The record also holds the accuracy on the attacker's images under every transform at its fixed strength;
 :func:`evaluate_transforms` measures BA and WSR there, for whoever holds the key.
 
-Recipe ``sound``: of ``transform``, the strongest strength that loses at most ``ba_drop`` on the attacker's images.
-Recipe ``paper``: the fixed strength of the table, ours, for want of one in the paper. ``strength`` overrides both.
+Protocol ``sound``: of ``transform``, the strongest strength that loses at most ``ba_drop`` on the attacker's images.
+Protocol ``paper``: the fixed strength of the table, ours, for want of one in the paper. ``strength`` overrides both.
 """
 
 import io
@@ -35,20 +35,9 @@ from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.curve import Curve, choose
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.records import Record
-from indelible.base.registry import MethodInfo
 from indelible.base.seeding import generator
-from indelible.data.augment import Normalization, normalise, to_float
+from indelible.data.augment import Normalization, denormalise, normalise, to_float
 from indelible.train.evaluate import predict
-
-__all__ = [
-    "TRANSFORMS",
-    "InputPreprocessing",
-    "Preprocessed",
-    "Transform",
-    "deployed",
-    "evaluate_transforms",
-    "preprocess",
-]
 
 
 def jpeg(images: Tensor, quality: float) -> Tensor:
@@ -56,7 +45,7 @@ def jpeg(images: Tensor, quality: float) -> Tensor:
     from PIL import Image
 
     if images.shape[1] not in {1, 3}:
-        raise InputError(f"JPEG holds images of 1 or 3 channels, but these have {images.shape[1]}. Use blur or noise.")
+        raise InputError(f"JPEG needs images with 1 or 3 channels, got {images.shape[1]}. Use blur or noise.")
     decoded = []
     for image in images.cpu().permute(0, 2, 3, 1).numpy():
         buffer = io.BytesIO()
@@ -98,14 +87,9 @@ def flip(images: Tensor, _strength: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Transform:
-    """One way to change images.
+    """One way to change uint8 images (N, C, H, W); strengths go from mild to strong, all within ``low`` and ``high``.
 
-    Attributes:
-        change: Takes uint8 images (N, C, H, W) and a strength, returns the same.
-        strengths: From mild to strong.
-        fixed: The strength of the recipe ``paper``.
-        low: Least strength allowed.
-        high: Greatest strength allowed.
+    ``fixed`` is the strength of the protocol ``paper``.
     """
 
     change: Callable[[Tensor, float], Tensor]
@@ -125,13 +109,13 @@ TRANSFORMS: Mapping[str, Transform] = {
 
 
 def preprocess(images: Tensor, transform: str, strength: float | None = None) -> Tensor:
-    """Change uint8 images (N, C, H, W) by a transform; without a strength by that of the recipe ``paper``."""
+    """Change uint8 images (N, C, H, W) by a transform; without a strength by that of the protocol ``paper``."""
     if transform not in TRANSFORMS:
         raise UnknownNameError("transform", transform, TRANSFORMS)
     kind = TRANSFORMS[transform]
     strength = kind.fixed if strength is None else strength
     if not kind.low <= strength <= kind.high:
-        raise InputError(f"the strength of {transform} lies in {kind.low:g}..{kind.high:g}, but is {strength}.")
+        raise InputError(f"the strength of {transform} must lie in {kind.low:g}..{kind.high:g}, got {strength}.")
     return kind.change(images, strength)
 
 
@@ -141,7 +125,7 @@ class Preprocessed(nn.Module):
     Args:
         suspect: A torch module, or anything with ``predict(images)``.
         transform: A name in :data:`TRANSFORMS`.
-        strength: As the table in the module's header says; None for that of the recipe ``paper``.
+        strength: As the table in the module's header says; None for that of the protocol ``paper``.
         normalize: (mean, std) that a module's input is normalised by.
 
     A module can also be called with float images, as it is called itself.
@@ -153,7 +137,7 @@ class Preprocessed(nn.Module):
         super().__init__()
         preprocess(torch.zeros(1, 3, 8, 8, dtype=torch.uint8), transform, strength)  # refuses what it cannot do
         if not isinstance(suspect, nn.Module) and not hasattr(suspect, "predict"):
-            raise InputError(f"a suspect must be a module or have predict(images), but is {type(suspect).__name__}.")
+            raise InputError(f"a suspect must be a module or have predict(images), got {type(suspect).__name__}.")
         self.suspect, self.transform, self.strength, self.normalize = suspect, transform, strength, normalize
 
     def predict(self, images: Tensor) -> Tensor:
@@ -166,12 +150,7 @@ class Preprocessed(nn.Module):
 
     def forward(self, images: Tensor) -> Any:
         """Return what the module answers to the changed images; ``images`` are normalised floats."""
-        # x = (u - mean) / std, so u = (x - (-mean / std)) / (1 / std).
-        back = self.normalize and (
-            tuple(-mean / std for mean, std in zip(*self.normalize, strict=True)),
-            tuple(1.0 / std for std in self.normalize[1]),
-        )
-        pixels = normalise(images.float(), back).mul(255.0).round().clamp(0, 255).to(torch.uint8)
+        pixels = denormalise(images.float(), self.normalize).mul(255.0).round().clamp(0, 255).to(torch.uint8)
         changed = preprocess(pixels, self.transform, self.strength)
         return self.suspect(normalise(to_float(changed), self.normalize).to(images.dtype))
 
@@ -194,6 +173,13 @@ def evaluate_transforms(
     ]
 
 
+@ATTACKS.register(
+    name="preprocess",
+    title="Input pre-processing",
+    paper="Zantedeschi et al., AISec 2017; Xu et al., NDSS 2018",
+    summary="Leave the weights, but compress, blur, disturb, coarsen or flip every image before the model sees it.",
+    cost="12 passes over the attacker's images, none backward",
+)
 @dataclass(frozen=True, kw_only=True)
 class InputPreprocessing(RemovalAttack):
     """Change every image before the model sees it; the table in the module's header explains each setting."""
@@ -206,10 +192,16 @@ class InputPreprocessing(RemovalAttack):
         super().__post_init__()
         preprocess(torch.zeros(1, 3, 8, 8, dtype=torch.uint8), self.transform, self.strength)
 
+    def passes(self, images: float, classes: int) -> float:
+        return images * (self.curve_models() + 1 + len(TRANSFORMS))
+
+    def curve_models(self) -> int:
+        return len(TRANSFORMS[self.transform].strengths)
+
     def run(self, job: Removal) -> None:
         """Measure every strength on the attacker's images and settle for one; the model stays as it is."""
         kind = TRANSFORMS[self.transform]
-        fixed = kind.fixed if self.strength is None and self.recipe == "paper" else self.strength
+        fixed = kind.fixed if self.strength is None and self.protocol == "paper" else self.strength
         strengths = kind.strengths if fixed is None or fixed in kind.strengths else (*kind.strengths, fixed)
 
         def build(strength: float) -> nn.Module:
@@ -228,15 +220,3 @@ class InputPreprocessing(RemovalAttack):
         )
         job.note(preprocessing={"transform": self.transform, "strength": chosen}, transforms=every)
         job.curve = Curve(name=self.transform, values=strengths, accuracies=accuracies, chosen=chosen, build=build)
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="preprocess",
-        title="Input pre-processing",
-        paper="Zantedeschi et al., AISec 2017; Xu et al., NDSS 2018",
-        summary="Leave the weights, but compress, blur, disturb, coarsen or flip every image before the model sees it.",
-        cost="12 passes over the attacker's images, none backward",
-        build=InputPreprocessing,
-    )
-)

@@ -15,34 +15,25 @@ Ties are rounded to the even neighbour. The quantisation is simulated: weights a
 they came in, so that the model that comes out is an ordinary one and computes in floating point. Activations, biases
 and normalisation layers keep their precision. Nothing is fitted to the attacker's images, so all may judge.
 
-There is one recipe, ``sound``: the ICCV 2023 paper has no such attack. Preset ``cpu`` is the same as ``full``.
+There is one protocol, ``sound``: the ICCV 2023 paper has no such attack. Scale ``cpu`` is the same as ``paper``.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import ATTACKS, Recipe, Removal, RemovalAttack
-from indelible.attacks.strength import change_at_budget, weight_matrices
-from indelible.base.errors import InputError
-from indelible.base.registry import MethodInfo
-
-__all__ = ["Quantisation", "quantise", "quantised"]
+from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
+from indelible.attacks.magnitude import weight_matrices
+from indelible.attacks.strengths import change_at_budget
 
 BITS = (3.0, 4.0, 5.0, 6.0, 8.0)
-_FEWEST, _MOST = 2, 16
 
 
 def quantised(weight: Tensor, bits: int, axis: int = 0) -> Tensor:
-    """Return ``weight`` rounded to ``bits`` bits: levels -q .. q, with one scale for each output channel.
-
-    Args:
-        weight: Two or more axes.
-        bits: At least 2; one of them is the sign.
-        axis: The axis of the output channels.
-    """
+    """Return ``weight`` rounded to levels -q .. q, one scale for each output channel, which ``axis`` holds."""
     levels = 2 ** (bits - 1) - 1
     others = [place for place in range(weight.ndim) if place != axis]
     scale = weight.abs().amax(others, keepdim=True) / levels
@@ -57,20 +48,23 @@ def quantise(model: nn.Module, bits: float) -> None:
         weight.copy_(quantised(weight, int(bits), axis))
 
 
+@ATTACKS.register(
+    name="quantise",
+    title="Weight quantisation",
+    paper="Jacob et al., CVPR 2018; Krishnamoorthi, 2018",
+    summary="Round the weights of every output channel to 8, 6, 5, 4 or 3 bits.",
+    cost="6 passes over the attacker's images to choose, none backward",
+)
 @dataclass(frozen=True, kw_only=True)
 class Quantisation(RemovalAttack):
     """Round all weights to a few bits; the table in the module's header explains each setting."""
 
-    recipes: ClassVar[tuple[Recipe, ...]] = ("sound",)
+    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
     strengths: ClassVar[tuple[float, ...]] = BITS
+    ranges: ClassVar[Mapping[str, str]] = {"bits": "[2, 16]"}
 
     bits: int | None = None
     ba_drop: float = 0.02
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.bits is not None and not _FEWEST <= self.bits <= _MOST:
-            raise InputError(f"bits of a weight lie in {_FEWEST}..{_MOST}, got {self.bits}. Try 8 or 4.")
 
     def run(self, job: Removal) -> None:
         """Choose the bits and round."""
@@ -79,15 +73,3 @@ class Quantisation(RemovalAttack):
             ba_drop=self.ba_drop, strongest="low",
         )  # fmt: skip
         job.note(bits=int(chosen), weights=sum(weight.numel() for weight, _ in weight_matrices(job.model)))
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="quantise",
-        title="Weight quantisation",
-        paper="Jacob et al., CVPR 2018; Krishnamoorthi, 2018",
-        summary="Round the weights of every output channel to 8, 6, 5, 4 or 3 bits.",
-        cost="6 passes over the attacker's images to choose, none backward",
-        build=Quantisation,
-    )
-)

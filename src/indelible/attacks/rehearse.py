@@ -6,44 +6,49 @@ with secrets of his own, stamps them on a share s of the rows of every batch und
     min over theta of  E[ CE(f(x'), y) ],   x' = x for a share 1 - s of the rows, m(x) for the others
 
 with m drawn anew for every row from a large stock of foreign marks. What the network learns, "a text on the image means
-nothing", takes the owner's marks along, as far as they look like the thief's.
+nothing", takes the owner's marks along, as far as they look like the thief's. Generated images (the family
+``unrelated``) have no true class: they get a random one, drawn anew each time.
 
 | symbol | name | default | source |
 |---|---|---|---|
 | s | ``share`` | by budget: 0.25, 0.5 or 0.75 | ours |
-| - | ``families`` | ``"content,noise"`` | ours: kinds that are rehearsed; the thief does not know the owner's |
+| - | ``lr`` | by budget: 0.05, as FT, or 0.1 | ours |
+| - | ``trial_epochs`` | 10 (``cpu``: 5) | ours: epochs by which share and rate are chosen |
+| - | ``epochs`` | by budget: that, or 30 (``cpu``: 15) | as FT |
+| - | ``families`` | ``"content,noise,unrelated"`` | ours: kinds rehearsed; the thief does not know the owner's |
 | - | ``ba_drop`` | 0.03 | ours: points of held-out accuracy that the attack may cost |
-| - | ``epochs``, ``lr``, ``every``, ``gamma`` | 30 (``cpu``: 5), 0.05, 5, 0.5 | as FT |
+| - | ``every``, ``gamma`` | 5 (``cpu``: 4), 0.5 | as FT, of a training of ``epochs``; shorter ones in proportion |
 | - | ``momentum``, ``weight_decay``, ``batch_size`` | 0.9, 5e-4, 128 | as FT |
+
+Share, rate and length are chosen one after the other, each at the budget: short trainings at three shares and the lower
+rate; one at the best share and the higher rate; one long training at the best of both. A trial is stronger than all
+before it, and the last one within the budget is taken. With a given share and rate, all images are trained on, once.
 
 The attack makes keys of its own from the run's seed; it is given neither the owner's key nor a watermark sample.
 
-Recipe ``sound`` only: the ICCV 2023 paper did not run this attack.
+Protocol ``sound`` only: the ICCV 2023 paper did not run this attack.
 """
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import ATTACKS, Removal
-from indelible.attacks.one_recipe import OneRecipe
-from indelible.attacks.strengths import try_strengths
+from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
+from indelible.attacks.strengths import Trials
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.base.registry import MethodInfo
 from indelible.data.images import Data
-from indelible.embed.stamping import StampedObjective
+from indelible.embedding.stamping import StampedObjective
 from indelible.keys.key import Key
-from indelible.train import CrossEntropy, Objective, Schedule, TrainSettings
+from indelible.train import CrossEntropy, Objective, Schedule
 from indelible.train.objective import Step
 
-__all__ = ["SHARES", "Rehearsal", "own_key"]
-
 SHARES = (0.25, 0.5, 0.75)
-_FAMILIES = ("content", "noise")
+RATES = (0.05, 0.1)
+_FAMILIES = ("content", "noise", "unrelated")
 
 
 def own_key(seed: int, family: str, data: Data) -> Key:
@@ -70,17 +75,35 @@ class _Rotating(Objective):
         return {"rehearsed": [dict(part.settings()) for part in self.parts]}
 
 
+@dataclass(frozen=True)
+class Trial:
+    """One training: the share of rows with a foreign mark, the first rate, and how long."""
+
+    share: float
+    lr: float
+    epochs: int
+
+
+@ATTACKS.register(
+    name="rehearse",
+    title="Rehearsal of foreign marks",
+    paper="ours",
+    summary="Fine-tune on images that carry other keys' marks under their true labels.",
+    cost="70 epochs of the attacker's images: ten at each of three shares and at a higher rate, then thirty",
+)
 @dataclass(frozen=True, kw_only=True)
-class Rehearsal(OneRecipe):
+class Rehearsal(RemovalAttack):
     """Fine-tune with foreign marks under true labels; the table in the module's header explains each setting."""
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 5, "every": 2}
+    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
+    cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 15, "trial_epochs": 5, "every": 4}
 
     share: float | None = None
-    families: str = "content,noise"
+    lr: float | None = None
+    families: str = "content,noise,unrelated"
     ba_drop: float = 0.03
     epochs: int = 30
-    lr: float = 0.05
+    trial_epochs: int = 10
     every: float = 5
     gamma: float = 0.5
     momentum: float = 0.9
@@ -91,37 +114,64 @@ class Rehearsal(OneRecipe):
         super().__post_init__()
         if self.share is not None and not 0.0 < self.share <= 1.0:
             raise InputError(f"share is the part of the rows that carry a foreign mark, in (0, 1], got {self.share:g}.")
+        if self.trial_epochs < 1:
+            raise InputError(f"trial_epochs must be at least 1, got {self.trial_epochs}.")
         for family in self.families.split(","):
             if family not in _FAMILIES:
                 raise UnknownNameError("family of marks", family, _FAMILIES)
 
+    def passes(self, images: float, classes: int) -> float:
+        """Return the image passes of this attack with so many images."""
+        return images * sum(self.lengths())
+
+    def curve_models(self) -> int:
+        """Return how many models the curve holds."""
+        return len(self.lengths())
+
+    def lengths(self) -> list[int]:
+        """Return the epochs of every training, in the order of :meth:`run`."""
+        if self.share is not None and self.lr is not None:
+            return [self.epochs]
+        short = min(self.trial_epochs, self.epochs)
+        count = (len(SHARES) if self.share is None else 1) + (len(RATES) - 1 if self.lr is None else 0)
+        return [short] * count + ([self.epochs] if self.epochs > short else [])
+
     def run(self, job: Removal) -> None:
-        """Fine-tune at each share and keep the largest that the budget allows."""
+        """Choose share, rate and length, each at the budget; keep the last model that it allows."""
         keys = [own_key(job.seed, family, job.data) for family in self.families.split(",")]
-        settings = TrainSettings(
-            epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay,
-            batch_size=self.batch_size, schedule=Schedule.every(self.every, self.gamma), augmentation="crop-flip",
-        )  # fmt: skip
+        if self.share is not None and self.lr is not None:
+            given = Trial(self.share, self.lr, self.epochs)
+            self._train(job, keys, job.model, given, job.data)
+            job.note(**asdict(given))
+            return
+        trials, tried, short = Trials(job), list[Trial](), min(self.trial_epochs, self.epochs)
 
-        def train(model: nn.Module, share: float, data: Data) -> None:
-            parts: list[Objective] = [
-                StampedObjective(
-                    CrossEntropy(), key, fraction=0.0, negatives=share, normalize=job.normalize, seed=job.seed
-                )
-                for key in keys
-            ]
-            job.train(settings, phase=f"rehearsal, {share:g}", objective=_Rotating(parts), data=data, model=model)
+        def attempt(trial: Trial) -> Trial:
+            """Train, and return the best trial so far."""
+            if trials.add(len(tried) + 1, lambda model, data: self._train(job, keys, model, trial, data)):
+                tried.append(trial)
+            else:
+                job.note(diverged=asdict(trial))
+            return tried[int(trials.best(self.ba_drop)) - 1]
 
-        try_strengths(job, "share", SHARES, train, ba_drop=self.ba_drop, fixed=self.share)
+        rates = RATES if self.lr is None else (self.lr,)
+        for share in SHARES if self.share is None else (self.share,):
+            best = attempt(Trial(share, rates[0], short))
+        for rate in rates[1:]:
+            best = attempt(Trial(best.share, rate, short))
+        if self.epochs > short:
+            best = attempt(Trial(best.share, best.lr, self.epochs))
+        trials.settle("trial", self.ba_drop)
+        job.note(trials=[asdict(trial) for trial in tried], **asdict(best))
 
-
-ATTACKS.add(
-    MethodInfo(
-        name="rehearse",
-        title="Rehearsal of foreign marks",
-        paper="ours",
-        summary="Fine-tune on images that carry other keys' marks under their true labels.",
-        cost="30 epochs of the attacker's images for each of three shares",
-        build=Rehearsal,
-    )
-)
+    def _train(self, job: Removal, keys: list[Key], model: nn.Module, trial: Trial, data: Data) -> None:
+        schedule = Schedule.every(self.every * trial.epochs / self.epochs, self.gamma)
+        settings = self.training(epochs=trial.epochs, lr=trial.lr, schedule=schedule)
+        parts: list[Objective] = [
+            StampedObjective(
+                CrossEntropy(), key, fraction=0.0, negatives=trial.share, normalize=job.normalize, seed=job.seed
+            )
+            for key in keys
+        ]
+        phase = f"rehearsal, {trial.share:g}, {trial.lr:g}, {trial.epochs}"
+        job.train(settings, phase=phase, objective=_Rotating(parts), data=data, model=model)

@@ -20,41 +20,35 @@ Algorithm 1; settings of its authors' code.
 
 Neurons are those of ANP (nn/channel_masks.py): channels of BatchNorm layers, or in a network without BatchNorm the
 outputs of convolutions and inner linear layers. Masks are trained on the unlearned network, pruning is done on the
-stolen one; nothing is fine-tuned. The preset ``cpu`` changes nothing: the full attack is cheaper than that.
+stolen one; nothing is fine-tuned. The scale ``cpu`` changes nothing: the full attack is cheaper than that.
 
-Recipe ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original: the
-threshold is chosen on a tenth of the attacker's images, of which neither unlearning nor recovering sees any; gradients
-of unlearning are clipped to norm 20 (the authors' code clips before there are any); with fewer than six classes a model
-that answers one class to all images would never fall to 0.2, so that unlearning stops at 1.2 / classes there; masks are
-clipped to [0, 1] before every step, not after the last one, which leaves an order among the neurons at zero, as in ANP
-here.
+Protocol ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original:
+the threshold is chosen on a tenth of the attacker's images, of which neither unlearning nor recovering sees any;
+gradients of unlearning are clipped to norm 20 (the authors' code clips before there are any); with fewer than six
+classes a model that answers one class to all images would never fall to 0.2, so that unlearning stops at 1.2 / classes
+there; masks are clipped to [0, 1] before every step, not after the last one, which leaves an order among the neurons at
+zero, as in ANP here.
 """
 
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.attacks.anp import THRESHOLDS, below_zero, pruned_at
-from indelible.attacks.base import ATTACKS, Removal
-from indelible.attacks.one_recipe import OneRecipe
-from indelible.attacks.strengths import settle
-from indelible.base.errors import InputError
-from indelible.base.registry import MethodInfo
+from indelible.attacks.anp import THRESHOLDS, prune_by_mask
+from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
 from indelible.base.seeding import derive_seed, generator
 from indelible.data.augment import normalise
 from indelible.data.batches import Batches
 from indelible.data.images import Data
-from indelible.nn.channel_masks import MaskedNetwork, neurons_of, prune_neurons
+from indelible.nn.channel_masks import MaskedNetwork, neurons_of
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule, TrainSettings
+from indelible.train import Objective, Schedule
 from indelible.train.objective import Step
-
-__all__ = ["ReconstructiveNeuronPruning", "Recovery", "ascend"]
 
 _CLIP = 20.0
 _DROPS = (10, 20)
@@ -62,38 +56,20 @@ _CHANCE = 1.2
 
 
 class Recovery(Objective):
-    """alpha times the cross-entropy of the masked network, as gradients of the mask.
-
-    Args:
-        masked: The unlearned network whose mask is trained.
-        alpha: Weight of the loss.
-    """
+    """alpha times the cross-entropy of the masked, unlearned network, as gradients of the mask."""
 
     def __init__(self, masked: MaskedNetwork, alpha: float) -> None:
         self.masked, self.alpha = masked, alpha
 
-    def backward(self, step: Step) -> Tensor:
-        """Clip what the optimiser's last step left outside [0, 1], then add the mask's gradient."""
+    def loss(self, step: Step) -> Tensor:
+        """Clip what the optimiser's last step left outside [0, 1], then return the loss."""
         with torch.no_grad():
             self.masked.mask.clamp_(0.0, 1.0)
-        loss = self.alpha * F.cross_entropy(logits_of(step.model(step.images)), step.labels)
-        step.backward(loss)
-        return loss.detach()
-
-    def settings(self) -> dict[str, object]:
-        """Return what decides the gradients."""
-        return {"alpha": self.alpha}
+        return self.alpha * F.cross_entropy(logits_of(step.model(step.images)), step.labels)
 
 
 def ascend(model: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> Tensor:
-    """Take one step up the cross-entropy; return how many images were classified correctly before it.
-
-    Args:
-        model: In training mode; it is changed.
-        optimizer: Over its trainable parameters.
-        images: (N, C, H, W), as the model expects them.
-        labels: (N,).
-    """
+    """Take one step up the cross-entropy; return how many images were classified correctly before it."""
     optimizer.zero_grad()
     logits = logits_of(model(images))
     (-F.cross_entropy(logits, labels)).backward()
@@ -102,11 +78,20 @@ def ascend(model: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, l
     return (logits.argmax(1) == labels).sum()
 
 
+@ATTACKS.register(
+    name="rnp",
+    title="Reconstructive neuron pruning",
+    paper="Li et al., ICML 2023",
+    summary="Unlearn the task on a few images, rebuild it by masks of neurons, and prune what the masks give up.",
+    cost="40 epochs of 500 images, and 3 of all to choose",
+)
 @dataclass(frozen=True, kw_only=True)
-class ReconstructiveNeuronPruning(OneRecipe):
+class ReconstructiveNeuronPruning(RemovalAttack):
     """Unlearn, recover, prune; the table in the module's header explains each setting."""
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {}
+    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
+    strengths: ClassVar[tuple[float, ...]] = THRESHOLDS
+    ranges: ClassVar[Mapping[str, str]] = {"images": "[2, inf)", "unlearn_epochs": "[1, inf)", "floor": "[0, 1)"}
 
     images: int = 500
     unlearn_epochs: int = 20
@@ -121,14 +106,8 @@ class ReconstructiveNeuronPruning(OneRecipe):
     threshold: float | None = None
     ba_drop: float = 0.02
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.images < 2 or self.unlearn_epochs < 1 or not 0.0 <= self.floor < 1.0:
-            raise InputError(
-                f"RNP takes at least two images, one epoch of unlearning and a floor in [0, 1), got "
-                f"images={self.images}, unlearn_epochs={self.unlearn_epochs}, floor={self.floor:g}. The paper uses "
-                "500, 20 and 0.2."
-            )
+    def passes(self, images: float, classes: int) -> float:
+        return min(images, self.images) * (self.epochs + self.unlearn_epochs)
 
     def run(self, job: Removal) -> None:
         """Unlearn, train masks, choose the threshold, prune."""
@@ -138,27 +117,15 @@ class ReconstructiveNeuronPruning(OneRecipe):
         data = fitting.subset(few)
         masked = MaskedNetwork(self._unlearned(job, data), neurons)
         job.train(
-            TrainSettings(
-                epochs=self.epochs, lr=self.lr, momentum=self.momentum, weight_decay=0.0, batch_size=self.batch_size,
-                schedule=Schedule(),
-            ),
-            phase="recovering", objective=Recovery(masked, self.alpha), data=data, model=masked,
+            self.training(weight_decay=0.0, schedule=Schedule()), phase="recovering",
+            objective=Recovery(masked, self.alpha), data=data, model=masked,
         )  # fmt: skip
-        mask, stolen = masked.mask.detach(), copy.deepcopy(job.model)
-
-        def build(threshold: float) -> nn.Module:
-            pruned = copy.deepcopy(stolen)
-            prune_neurons(pruned, neurons, pruned_at(mask, threshold))
-            return pruned
-
-        given = () if self.threshold is None else (self.threshold,)
-        thresholds = tuple(sorted({*below_zero(mask), *THRESHOLDS, *given}))
-        accuracies = [job.accuracy(build(threshold), held) for threshold in thresholds]
-        chosen = settle(
-            job, "threshold", thresholds, accuracies, build, reference=job.accuracy(stolen, held),
-            ba_drop=self.ba_drop, fixed=self.threshold,
+        reference = job.accuracy(job.model, held)
+        job.note(accuracy=reference)
+        prune_by_mask(
+            job, neurons, masked.mask.detach(), given=self.threshold, ba_drop=self.ba_drop, judges=held,
+            reference=reference,
         )  # fmt: skip
-        job.note(pruned=int((mask <= chosen).sum()), neurons=len(mask))
 
     def stops_at(self, classes: int) -> float:
         """Return the accuracy at which unlearning stops: ``floor``, but with few classes a fifth more than chance."""
@@ -187,15 +154,3 @@ class ReconstructiveNeuronPruning(OneRecipe):
                     break
         job.note(unlearned=float(right) / rows)
         return model
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="rnp",
-        title="Reconstructive neuron pruning",
-        paper="Li et al., ICML 2023",
-        summary="Unlearn the task on a few images, rebuild it by masks of neurons, and prune what the masks give up.",
-        cost="40 epochs of 500 images, and 3 of all to choose",
-        build=ReconstructiveNeuronPruning,
-    )
-)

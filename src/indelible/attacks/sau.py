@@ -24,9 +24,9 @@ into the same class: solved images do not move on. In the second loss, images co
 all others count as zero in the mean. As in the author's code, e starts at +eps, is not clipped to [0, 1], and the
 network stays in evaluation mode.
 
-Recipe ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original: the
-strength is the number of rounds, chosen on a tenth of the attacker's images that is not trained on, and Adam's averages
-begin anew in every round; log(1 - p_k) is computed from logits, without clamping p.
+Protocol ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original:
+the strength is the number of rounds, chosen on a tenth of the attacker's images that is not trained on, and Adam's
+averages begin anew in every round; log(1 - p_k) is computed from logits, without clamping p.
 """
 
 import copy
@@ -38,20 +38,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.attacks.base import ATTACKS, Removal
-from indelible.attacks.one_recipe import OneRecipe
+from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
 from indelible.attacks.strengths import try_rounds
-from indelible.base.errors import InputError
-from indelible.base.files import tensor_digest
-from indelible.base.registry import MethodInfo
 from indelible.data.augment import Normalization, denormalise, normalise
 from indelible.data.images import Data
 from indelible.nn.input_perturbation import attacking
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule, TrainSettings
+from indelible.train import Objective, Schedule
 from indelible.train.objective import Step
-
-__all__ = ["SharedAdversarialUnlearning", "SharedUnlearning", "jensen_shannon", "search_loss", "unlearning_loss"]
 
 Answers = Callable[[Tensor], Tensor]
 
@@ -66,16 +60,9 @@ def jensen_shannon(logits: Tensor, others: Tensor) -> Tensor:
 def search_loss(
     logits: Tensor, stolen: Tensor, labels: Tensor, own: Tensor, first: Tensor, *, adversarial: float, shared: float
 ) -> Tensor:  # fmt: skip
-    """Return what the search for shared adversarial examples minimises.
+    """Return what the search for shared adversarial examples minimises, from logits (N, K) of both models on them.
 
-    Args:
-        logits: (N, K), of the model under training on changed images.
-        stolen: (N, K), of the stolen model on the same.
-        labels: (N,), true.
-        own: (N,), what the model under training answers to the unchanged images.
-        first: (N,), what the stolen model answers to them.
-        adversarial: lambda_adv.
-        shared: lambda_share.
+    ``own`` and ``first`` (N,) are the answers of the trained and the stolen model to the unchanged images.
     """
     fooled, fooled_first = logits.argmax(1) != own, stolen.argmax(1) != first
     same = fooled & fooled_first & (logits.argmax(1) == stolen.argmax(1))
@@ -88,11 +75,7 @@ def search_loss(
 def unlearning_loss(logits: Tensor, stolen: Tensor, labels: Tensor, first: Tensor) -> Tensor:
     """Return the mean of -log(1 - p_k) over the images that fool the stolen model into class k; zero for the others.
 
-    Args:
-        logits: (N, K), of the model under training on changed images.
-        stolen: (N, K), of the stolen model on the same.
-        labels: (N,), true.
-        first: (N,), what the stolen model answers to the unchanged images.
+    ``first`` (N,) is what the stolen model answers to the unchanged images.
     """
     wrong = stolen.argmax(1)
     fools = (wrong != labels) & (wrong != first)
@@ -101,26 +84,15 @@ def unlearning_loss(logits: Tensor, stolen: Tensor, labels: Tensor, first: Tenso
 
 
 class SharedUnlearning(Objective):
-    """Cross-entropy, and the loss on what fools the stolen model and this one alike.
-
-    Args:
-        stolen: The stolen model; it is frozen.
-        method: Its settings.
-        normalize: What the models' input is normalised by.
-    """
+    """Cross-entropy, and the loss on what fools the stolen model and this one alike."""
 
     def __init__(
         self, stolen: nn.Module, method: "SharedAdversarialUnlearning", normalize: Normalization | None
     ) -> None:  # fmt: skip
         self.stolen, self.method, self.normalize = stolen.eval().requires_grad_(False), method, normalize
 
-    def start(self, model: nn.Module, device: torch.device) -> None:
-        """Put the stolen model where the other trains."""
-        del model
-        self.stolen.to(device)
-
-    def backward(self, step: Step) -> Tensor:
-        """Search, then add the gradient of the unlearning loss."""
+    def loss(self, step: Step) -> Tensor:
+        """Search, then return the unlearning loss."""
         pixels, labels = denormalise(step.images, self.normalize), step.labels
         with attacking(step.model, "eval"):
             answers, stolen = self._answers(step.model), self._answers(self.stolen)
@@ -130,10 +102,8 @@ class SharedUnlearning(Objective):
             with torch.no_grad():
                 fooled = stolen(changed)
             clean, attacked = answers(torch.cat([pixels, changed])).chunk(2)
-        loss = F.cross_entropy(clean, labels)
-        loss = loss + self.method.weight * unlearning_loss(attacked, fooled, labels, first)
-        step.backward(loss)
-        return loss.detach()
+        wrong = unlearning_loss(attacked, fooled, labels, first)
+        return F.cross_entropy(clean, labels) + self.method.weight * wrong
 
     def _answers(self, model: nn.Module) -> Answers:
         return lambda images: logits_of(model(normalise(images, self.normalize)))
@@ -157,16 +127,26 @@ class SharedUnlearning(Objective):
         """Return the images passed forward by both models: unchanged, in the search, and to unlearn."""
         return rows * (2 + 2 * self.method.steps + 3)
 
-    def settings(self) -> dict[str, object]:
-        """Return what decides the gradients."""
-        return {"stolen": tensor_digest(self.stolen.state_dict()), "method": self.method.to_json()}
 
-
+@ATTACKS.register(
+    name="sau",
+    title="Shared adversarial unlearning",
+    paper="Wei et al., NeurIPS 2023",
+    summary="Unlearn the adversarial examples that fool the stolen model and the one under training alike.",
+    cost="375 epochs of the attacker's images (15 passes in each of 25)",
+)
 @dataclass(frozen=True, kw_only=True)
-class SharedAdversarialUnlearning(OneRecipe):
+class SharedAdversarialUnlearning(RemovalAttack):
     """Unlearn shared adversarial examples, in rounds; the table in the module's header explains each setting."""
 
+    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
     cpu_settings: ClassVar[Mapping[str, Any]] = {"rounds": 2, "epochs": 1, "steps": 2, "batch_size": 64}
+    ranges: ClassVar[Mapping[str, str]] = {
+        "eps": "(0, 1]",
+        "step": "(0, inf)",
+        "steps": "[1, inf)",
+        "rounds": "[1, inf)",
+    }
 
     eps: float = 0.2
     step: float = 0.2
@@ -180,35 +160,18 @@ class SharedAdversarialUnlearning(OneRecipe):
     batch_size: int = 256
     ba_drop: float = 0.02
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0.0 < self.eps <= 1.0 or self.step <= 0.0 or self.steps < 1 or self.rounds < 1:
-            raise InputError(
-                f"SAU takes eps in (0, 1], a positive step, at least one step and one round, got eps={self.eps:g}, "
-                f"step={self.step:g}, steps={self.steps}, rounds={self.rounds}. The paper uses 0.2, 0.2 and 5 steps."
-            )
+    def passes(self, images: float, classes: int) -> float:
+        return images * self.epochs * self.rounds * (5 + 2 * self.steps)
+
+    def curve_models(self) -> int:
+        return self.rounds
 
     def run(self, job: Removal) -> None:
         """Search and unlearn in every step; keep as many rounds as the budget allows."""
         objective = SharedUnlearning(copy.deepcopy(job.model), self, job.normalize)
-        settings = TrainSettings(
-            epochs=self.epochs, optimizer="adamw", lr=self.lr, weight_decay=0.0, batch_size=self.batch_size,
-            schedule=Schedule(), augmentation="none",
-        )  # fmt: skip
+        settings = self.training(optimizer="adamw", weight_decay=0.0, schedule=Schedule(), augmentation="none")
 
         def train(model: nn.Module, number: int, data: Data) -> None:
             job.train(settings, phase=f"round {number}", objective=objective, data=data, model=model)
 
         try_rounds(job, self.rounds, train, ba_drop=self.ba_drop)
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="sau",
-        title="Shared adversarial unlearning",
-        paper="Wei et al., NeurIPS 2023",
-        summary="Unlearn the adversarial examples that fool the stolen model and the one under training alike.",
-        cost="375 epochs of the attacker's images (15 passes in each of 25)",
-        build=SharedAdversarialUnlearning,
-    )
-)

@@ -1,124 +1,189 @@
-"""Attacks whose strengths each take a training: try them, keep the models, take the strongest within the budget.
+"""Choose how strong an attack is: try strengths, judge each by the attacker's images, take the strongest in budget.
 
-Two shapes of one thing. :func:`try_strengths` trains one model for each value of a list, all from the stolen one.
-:func:`try_rounds` trains one model round by round; the number of rounds is the strength. Both judge by a tenth of the
-attacker's images that no training sees, and both leave the curve in ``job.curve``.
+| a strength is | tried by |
+|---|---|
+| a change of the stolen weights | :func:`change_at_budget`, or :func:`measure` for models that are built otherwise |
+| a setting of a training | :class:`TrainedStrength`; :class:`Trials` if what is tried next depends on what was seen |
+| a number of rounds of one training | :func:`try_rounds` |
+
+Trainings are judged by a tenth of the attacker's images that none of them sees. All leave their curve in ``job.curve``,
+which makes the model of any strength again for whoever holds the key.
 """
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import Removal
-from indelible.attacks.curve import Curve, choose
+from indelible.attacks.base import Protocol, Removal, RemovalAttack
+from indelible.attacks.curve import Curve, Direction, choose
 from indelible.base.errors import InputError
 from indelible.data.images import Data
 
-__all__ = ["settle", "try_rounds", "try_strengths"]
+Build = Callable[[float], nn.Module]
+Change = Callable[[nn.Module, float], None]
+Training = Callable[[nn.Module, float, Data], None]
 
-State = Mapping[str, Tensor]
+
+def changed(stolen: nn.Module, change: Change) -> Build:
+    """Return what builds the model of a strength: a copy of the stolen one, changed in place."""
+    kept = copy.deepcopy(stolen)
+
+    def build(value: float) -> nn.Module:
+        model = copy.deepcopy(kept)
+        change(model, value)
+        return model
+
+    return build
 
 
-def settle(
-    job: Removal, name: str, values: Sequence[float], accuracies: Sequence[float], build: Callable[[float], nn.Module],
-    *, reference: float, ba_drop: float, fixed: float | None = None,
+def measure(
+    job: Removal, name: str, values: Sequence[float], build: Build, *, judges: Data, ba_drop: float,
+    given: float | None = None, reference: float | None = None, strongest: Direction = "high",
+    first_is_stolen: bool = False, inner: bool = False,
 ) -> float:  # fmt: skip
-    """Choose a strength, leave the curve in the job, and give its model the chosen weights.
+    """Measure the model of every strength by ``judges``, leave the curve in the job, and return the strength chosen.
 
-    Args:
-        job: The attack under way; ``job.model`` is changed.
-        name: What is varied.
-        values: What could be chosen, from mild to strong.
-        accuracies: Held-out accuracy at each value.
-        build: Returns the model at a value.
-        reference: Held-out accuracy of the stolen model.
-        ba_drop: How much of it may be lost, as a fraction.
-        fixed: Take this value instead of choosing one.
-
-    Returns:
-        The value that was taken.
+    ``job.model`` is still the stolen one. A ``given`` strength is taken whatever it costs. ``reference`` is the
+    accuracy of the stolen model, measured if it is needed and not given; with ``first_is_stolen`` it is that of the
+    least strength, which leaves the model as it is. ``inner``: choose neither the first nor the last.
     """
-    chosen = choose(values, accuracies, reference, ba_drop) if fixed is None else fixed
-    job.curve = Curve(name=name, values=tuple(values), accuracies=tuple(accuracies), chosen=chosen, build=build)
-    job.note(**{name: chosen}, accuracy=reference)
-    job.model.load_state_dict(build(chosen).state_dict())
+    tried = sorted({*values, *(() if given is None else (given,))})
+    accuracies = [job.accuracy(build(value), judges) for value in tried]
+    chosen = given
+    if chosen is None:
+        if reference is None:
+            reference = accuracies[0] if first_is_stolen else job.accuracy(job.model, judges)
+        among = slice(1, -1) if inner else slice(None)
+        chosen = choose(tried[among], accuracies[among], reference, ba_drop, strongest)
+    job.curve = Curve(name=name, values=tuple(tried), accuracies=tuple(accuracies), chosen=chosen, build=build)
     return chosen
 
 
-def try_strengths(
-    job: Removal, name: str, values: Sequence[float], train: Callable[[nn.Module, float, Data], None], *,
-    ba_drop: float, fixed: float | None = None,
-) -> None:  # fmt: skip
-    """Train a copy of the stolen model at each strength and settle for one; a fixed one is trained on all images.
+def change_at_budget(
+    job: Removal, change: Change, *, name: str, values: Sequence[float], given: float | None, ba_drop: float,
+    strongest: Direction = "high", judges: Data | None = None, reference: float | None = None,
+) -> float:  # fmt: skip
+    """Change ``job.model`` at the strength that :func:`measure` chooses, by default with all images as judges."""
+    chosen = measure(
+        job, name, values, changed(job.model, change), judges=judges or job.data, ba_drop=ba_drop, given=given,
+        reference=reference, strongest=strongest,
+    )  # fmt: skip
+    change(job.model, chosen)
+    return chosen
 
-    Args:
-        job: The attack under way.
-        name: What is varied.
-        values: Strengths, from mild to strong. One that makes the weights NaN or infinite ends the list.
-        train: Takes a copy of the stolen model, a strength and images; changes the copy.
-        ba_drop: How much of the held-out accuracy may be lost, as a fraction.
-        fixed: Do not choose: take this strength.
+
+class Trials:
+    """Models trained from the stolen one, each judged by held-out images; ``fitting`` are those to train on."""
+
+    def __init__(self, job: Removal) -> None:
+        self.job, self.stolen = job, copy.deepcopy(job.model)
+        self.fitting, self._held = job.parts()
+        self.kept = dict[float, Mapping[str, Tensor]]()
+        self.reference, self.accuracies = job.accuracy(self.stolen, self._held), list[float]()
+
+    def add(self, value: float, train: Callable[[nn.Module, Data], None]) -> bool:
+        """Train a copy of the stolen model and keep it under ``value``; False when it became NaN or infinite."""
+        model = copy.deepcopy(self.stolen)
+        try:
+            train(model, self.fitting)
+            self.keep(value, model)
+        except InputError:
+            # A rate too large for this network is no reason to lose the milder models.
+            if not self.kept or _finite(model):
+                raise
+            return False
+        return True
+
+    def keep(self, value: float, model: nn.Module) -> float:
+        """Keep the weights of ``model`` under ``value``, stronger than all before; return its held-out accuracy."""
+        self.accuracies.append(self.job.accuracy(model, self._held))
+        self.kept[value] = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        return self.accuracies[-1]
+
+    def best(self, ba_drop: float) -> float:
+        """Return the strongest value so far within the budget; failing that, the most accurate one."""
+        return choose(tuple(self.kept), self.accuracies, self.reference, ba_drop)
+
+    def settle(self, name: str, ba_drop: float) -> None:
+        """Take the best value: leave the curve in the job and give its model the weights."""
+        chosen = self.best(ba_drop)
+        build = changed(self.stolen, lambda model, value: _load(model, self.kept[value]))
+        self.job.curve = Curve(
+            name=name, values=tuple(self.kept), accuracies=tuple(self.accuracies), chosen=chosen, build=build
+        )
+        self.job.note(**{name: chosen}, accuracy=self.reference)
+        _load(self.job.model, self.kept[chosen])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedStrength(RemovalAttack):
+    """An attack whose strength is a setting of its training: one model for each, all from the stolen one.
+
+    A strength that the user gives is trained once, on all images. One that makes the weights NaN or infinite ends the
+    list.
     """
+
+    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
+    strength: ClassVar[str]
+    """The setting that is the strength; None leaves it to the budget."""
+    strengths: ClassVar[tuple[float, ...]]
+    """From mild to strong."""
+
+    ba_drop: float = 0.02
+    epochs: int
+
+    def passes(self, images: float, classes: int) -> float:
+        return images * self.epochs * max(1, self.curve_models())
+
+    def curve_models(self) -> int:
+        return len(self.strengths) if getattr(self, self.strength) is None else 0
+
+    def train(self, job: Removal, model: nn.Module, value: float, data: Data) -> None:
+        """Train ``model``, a copy of the stolen one, at the strength ``value``."""
+        raise NotImplementedError
+
+    def trainer(self, job: Removal) -> Training:
+        """Return what trains a model at a strength; override it to prepare something for all of them."""
+        return partial(self.train, job)
+
+    def run(self, job: Removal) -> None:
+        """Train at each strength and keep the strongest that the budget allows."""
+        given = getattr(self, self.strength)
+        try_strengths(job, self.strength, self.strengths, self.trainer(job), ba_drop=self.ba_drop, fixed=given)
+
+
+def try_strengths(
+    job: Removal, name: str, values: Sequence[float], train: Training, *, ba_drop: float, fixed: float | None = None
+) -> None:  # fmt: skip
+    """Do the work of :class:`TrainedStrength`."""
     if fixed is not None:
         train(job.model, fixed, job.data)
         job.note(**{name: fixed})
         return
-    fitting, held = job.parts()
-    stolen, kept = copy.deepcopy(job.model), dict[float, State]()
-    reference, accuracies = job.accuracy(stolen, held), list[float]()
+    trials = Trials(job)
     for value in values:
-        model = copy.deepcopy(stolen)
-        try:
-            train(model, value, fitting)
-            accuracies.append(job.accuracy(model, held))
-        except InputError:
-            # A rate too large for this network is no reason to lose the milder models.
-            if not kept or _finite(model):
-                raise
+        if not trials.add(value, lambda model, data, value=value: train(model, value, data)):  # type: ignore[misc]
             job.note(diverged=value)
             break
-        kept[value] = _state(model)
-    settle(
-        job, name, tuple(kept), accuracies, lambda value: _with(stolen, kept[value]), reference=reference,
-        ba_drop=ba_drop,
-    )  # fmt: skip
+    trials.settle(name, ba_drop)
 
 
-def try_rounds(
-    job: Removal, rounds: int, train: Callable[[nn.Module, int, Data], None], *, ba_drop: float
-) -> None:  # fmt: skip
-    """Train a copy of the stolen model round by round and settle for as many rounds as the budget allows.
-
-    Args:
-        job: The attack under way.
-        rounds: How many.
-        train: Takes the model, the round's number from 1 on, and images; changes the model.
-        ba_drop: How much of the held-out accuracy may be lost, as a fraction.
-    """
-    fitting, held = job.parts()
-    stolen, kept = copy.deepcopy(job.model), dict[float, State]()
-    reference, accuracies = job.accuracy(stolen, held), list[float]()
-    model = copy.deepcopy(stolen)
+def try_rounds(job: Removal, rounds: int, train: Callable[[nn.Module, int, Data], None], *, ba_drop: float) -> None:
+    """Train a copy of the stolen model round by round, from 1 on, and keep as many rounds as the budget allows."""
+    trials, model = Trials(job), copy.deepcopy(job.model)
     for number in range(1, rounds + 1):
-        train(model, number, fitting)
-        accuracies.append(job.accuracy(model, held))
-        kept[number] = _state(model)
-    settle(
-        job, "rounds", tuple(kept), accuracies, lambda number: _with(stolen, kept[number]), reference=reference,
-        ba_drop=ba_drop,
-    )  # fmt: skip
+        train(model, number, trials.fitting)
+        trials.keep(number, model)
+    trials.settle("rounds", ba_drop)
 
 
-def _state(model: nn.Module) -> State:
-    return {name: value.detach().clone() for name, value in model.state_dict().items()}
-
-
-def _with(stolen: nn.Module, state: State) -> nn.Module:
-    model = copy.deepcopy(stolen)
+def _load(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     model.load_state_dict(state)
-    return model
 
 
 def _finite(model: nn.Module) -> bool:

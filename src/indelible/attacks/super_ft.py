@@ -13,15 +13,15 @@ its accuracy.
 | base (LR_BASE) | ``base`` | 3e-4 | as the paper is quoted |
 | cycle | ``cycle`` | 20 steps | a public re-implementation: 10 steps up and 10 down |
 | - | ``share`` | 0.4 | the same: 40 of 100 epochs are the first phase |
-| - | ``epochs`` | 30; 6 in the preset ``cpu`` | ours, as FT |
+| - | ``epochs`` | 30; 6 in the scale ``cpu`` | ours, as FT |
 | - | ``ba_drop`` | 0.02 | ours: points of held-out accuracy that the attack may cost |
 | - | ``momentum``, ``weight_decay``, ``batch_size`` | 0.9, 5e-4, 128 | ours, as FT |
 
 We had the paper's schedule and rates only as other projects quote them, not its own tables of settings.
 
-Recipe ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original: the
-first peak is chosen on a tenth of the attacker's images that is not trained on (a ``peak`` that is given is taken, and
-then all images are trained on); the second phase begins its triangles anew; crop and flip.
+Protocol ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original:
+the first peak is chosen on a tenth of the attacker's images that is not trained on (a ``peak`` that is given is taken,
+and then all images are trained on); the second phase begins its triangles anew; crop and flip.
 """
 
 from collections.abc import Mapping
@@ -31,42 +31,23 @@ from typing import Any, ClassVar
 from torch import nn
 
 from indelible.attacks.base import ATTACKS, Removal
-from indelible.attacks.one_recipe import OneRecipe
-from indelible.attacks.strengths import try_strengths
+from indelible.attacks.strengths import TrainedStrength
 from indelible.base.errors import InputError
-from indelible.base.registry import MethodInfo
 from indelible.data.batches import Batches
 from indelible.data.images import Data
-from indelible.train import Schedule, TrainSettings
-
-__all__ = ["PEAKS", "SuperFineTuning", "Triangles", "triangle"]
+from indelible.train import Schedule
 
 PEAKS = (0.03, 0.1, 0.3)
 
 
 def triangle(at: float, *, base: float, peak: float, cycle: float) -> float:
-    """Return the rate ``at`` a moment: ``base`` at 0 and at ``cycle``, ``peak`` halfway, and so on again.
-
-    Args:
-        at: Since the triangles began, in the unit of ``cycle``.
-        base: Lowest rate.
-        peak: Highest rate.
-        cycle: Length of a triangle.
-    """
+    """Return the rate ``at`` a moment: ``base`` at 0 and at ``cycle``, ``peak`` halfway, and so on again."""
     return base + (peak - base) * (1.0 - abs(2.0 * (at % cycle) / cycle - 1.0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Triangles(Schedule):
-    """Two phases of triangles, as factors of the first peak.
-
-    Attributes:
-        base: Lowest rate.
-        peak: Highest rate of the first phase; the learning rate that factors multiply.
-        second_peak: Highest rate of the second phase.
-        cycle: Length of a triangle in epochs.
-        share: Share of the run that is the first phase.
-    """
+    """Two phases of triangles, as factors of the first peak; ``cycle`` is in epochs, ``share`` the first phase's."""
 
     base: float
     peak: float
@@ -75,17 +56,26 @@ class Triangles(Schedule):
     share: float
 
     def factor(self, epoch: float, total: float) -> float:
-        """Return the factor at ``epoch`` (with fraction) of ``total`` epochs."""
         begun = self.share * total
         at, peak = (epoch, self.peak) if epoch < begun else (epoch - begun, self.second_peak)
         return triangle(at, base=self.base, peak=peak, cycle=self.cycle) / self.peak
 
 
+@ATTACKS.register(
+    name="super-ft",
+    title="Super-fine-tuning",
+    paper="Sha et al., 2022",
+    summary="Fine-tune at learning rates that climb and fall in triangles, large ones first, small ones then.",
+    cost="30 epochs of the attacker's images for each of three peaks",
+)
 @dataclass(frozen=True, kw_only=True)
-class SuperFineTuning(OneRecipe):
+class SuperFineTuning(TrainedStrength):
     """Fine-tune at cyclic rates; the table in the module's header explains each setting."""
 
+    strength: ClassVar[str] = "peak"
+    strengths: ClassVar[tuple[float, ...]] = PEAKS
     cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 6}
+    ranges: ClassVar[Mapping[str, str]] = {"cycle": "[2, inf)", "share": "(0, 1)"}
 
     peak: float | None = None
     second_peak: float = 0.001
@@ -93,7 +83,6 @@ class SuperFineTuning(OneRecipe):
     cycle: int = 20
     share: float = 0.4
     epochs: int = 30
-    ba_drop: float = 0.02
     momentum: float = 0.9
     weight_decay: float = 5e-4
     batch_size: int = 128
@@ -106,38 +95,12 @@ class SuperFineTuning(OneRecipe):
                 f"rates must have 0 < base <= second_peak <= peak, got base={self.base:g}, "
                 f"second_peak={self.second_peak:g}, peak={lowest:g}. The paper uses 3e-4, 0.001 and 0.1."
             )
-        if self.cycle < 2 or not 0.0 < self.share < 1.0:
-            raise InputError(
-                f"cycle must be at least 2 steps and share lie in (0, 1), got {self.cycle} and {self.share:g}. Use 20 "
-                "and 0.4."
-            )
 
-    def run(self, job: Removal) -> None:
-        """Fine-tune at each first peak and keep the largest that the budget allows."""
-
-        def train(model: nn.Module, peak: float, data: Data) -> None:
-            steps = Batches(data=data, batch_size=self.batch_size, seed=job.seed).steps
-            schedule = Triangles(
-                base=self.base, peak=peak, second_peak=self.second_peak, cycle=self.cycle / steps, share=self.share
-            )
-            job.train(
-                TrainSettings(
-                    epochs=self.epochs, lr=peak, momentum=self.momentum, weight_decay=self.weight_decay,
-                    batch_size=self.batch_size, schedule=schedule,
-                ),
-                phase=f"fine-tuning, peak {peak:g}", data=data, model=model,
-            )  # fmt: skip
-
-        try_strengths(job, "peak", PEAKS, train, ba_drop=self.ba_drop, fixed=self.peak)
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="super-ft",
-        title="Super-fine-tuning",
-        paper="Sha et al., 2022",
-        summary="Fine-tune at learning rates that climb and fall in triangles, large ones first, small ones then.",
-        cost="30 epochs of the attacker's images for each of three peaks",
-        build=SuperFineTuning,
-    )
-)
+    def train(self, job: Removal, model: nn.Module, value: float, data: Data) -> None:
+        """Fine-tune with triangles up to the first peak ``value``."""
+        steps = Batches(data=data, batch_size=self.batch_size, seed=job.seed).steps
+        schedule = Triangles(
+            base=self.base, peak=value, second_peak=self.second_peak, cycle=self.cycle / steps, share=self.share
+        )
+        settings = self.training(lr=value, schedule=schedule)
+        job.train(settings, phase=f"fine-tuning, peak {value:g}", data=data, model=model)

@@ -14,37 +14,27 @@ So E ||noise||^2 = sigma^2 ||w||^2 for every tensor: sigma is the relative chang
 shaken like weights; a tensor of zeros stays. Running statistics stay as they are. One draw z serves all sigmas, so that
 the curve is of one direction. Nothing is fitted to the attacker's images, so all may judge.
 
-There is one recipe, ``sound``: the ICCV 2023 paper has no such attack. Preset ``cpu`` is the same as ``full``.
+There is one protocol, ``sound``: the ICCV 2023 paper has no such attack. Scale ``cpu`` is the same as ``paper``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import ATTACKS, Recipe, Removal, RemovalAttack
-from indelible.attacks.strength import change_at_budget
-from indelible.base.errors import InputError
-from indelible.base.registry import MethodInfo
+from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
+from indelible.attacks.strengths import change_at_budget
 from indelible.base.seeding import generator
 from indelible.nn.weight_noise import gaussian
-
-__all__ = ["WeightNoise", "shake"]
 
 SIGMAS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 
 
 @torch.no_grad()
 def shake(model: nn.Module, draw: Sequence[Tensor], sigma: float) -> None:
-    """Add noise to every parameter of ``model``, in place.
-
-    Args:
-        model: Any network.
-        draw: Standard normal numbers, shaped like the parameters, in their order.
-        sigma: Size of the noise, relative to the root mean square of each parameter.
-    """
+    """Add to every parameter, in place, its standard normal ``draw`` times ``sigma`` times its root mean square."""
     for weight, z in zip(_parameters(model), draw, strict=True):
         weight.add_(z.to(weight), alpha=sigma * float(weight.square().mean().sqrt()))
 
@@ -53,20 +43,23 @@ def _parameters(model: nn.Module) -> list[Tensor]:
     return [weight for weight in model.parameters() if weight.is_floating_point() and weight.numel()]
 
 
+@ATTACKS.register(
+    name="weight-noise",
+    title="Weight noise",
+    paper="none; a change of the kind that Bansal et al., ICML 2022, certify against",
+    summary="Add Gaussian noise to all parameters, in proportion to the size of each tensor.",
+    cost="12 passes over the attacker's images to choose, none backward",
+)
 @dataclass(frozen=True, kw_only=True)
 class WeightNoise(RemovalAttack):
     """Shake all parameters; the table in the module's header explains each setting."""
 
-    recipes: ClassVar[tuple[Recipe, ...]] = ("sound",)
+    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
     strengths: ClassVar[tuple[float, ...]] = SIGMAS
+    ranges: ClassVar[Mapping[str, str]] = {"sigma": "[0, inf)"}
 
     sigma: float | None = None
     ba_drop: float = 0.02
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.sigma is not None and not self.sigma >= 0:
-            raise InputError(f"sigma is a relative size of noise from 0 on, got {self.sigma}. Try 0.1.")
 
     def run(self, job: Removal) -> None:
         """Draw once, choose sigma, shake."""
@@ -76,15 +69,3 @@ class WeightNoise(RemovalAttack):
             ba_drop=self.ba_drop,
         )  # fmt: skip
         job.note(sigma=chosen)
-
-
-ATTACKS.add(
-    MethodInfo(
-        name="weight-noise",
-        title="Weight noise",
-        paper="none; a change of the kind that Bansal et al., ICML 2022, certify against",
-        summary="Add Gaussian noise to all parameters, in proportion to the size of each tensor.",
-        cost="12 passes over the attacker's images to choose, none backward",
-        build=WeightNoise,
-    )
-)

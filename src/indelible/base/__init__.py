@@ -1,1 +1,1 @@
-"""What every room of the house stands on: errors, files, registry, records, seeds, progress."""
+"""What all other packages build on: errors, files, registry, records, seeds, progress."""

@@ -1,25 +1,20 @@
-"""Memory that is freed in one training step is kept for the next, on Linux with glibc.
+"""Keep the memory that one training step frees for the next one, on Linux with glibc.
 
-Every step of a CPU training run allocates and frees the same large activations. glibc's ``malloc`` maps blocks above a
-threshold afresh from the kernel and hands them back when they are freed, so each step pays page faults for memory that
-it had a moment ago. With both thresholds raised (``M_MMAP_THRESHOLD`` and ``M_TRIM_THRESHOLD`` of ``mallopt``) the
-blocks stay in the process. The cost: a process that once needed much memory holds on to it, and one that trains network
-after network grows. So only processes that Indelible starts itself are changed - the command line, workers of a
-benchmark, processes of a run on several devices - never that of somebody who calls a function of this package.
+Every step of a CPU training run allocates and frees the same large activations. glibc's ``malloc`` gets blocks above a
+threshold from the kernel and hands them back when they are freed, so each step pays page faults for memory that it had
+a moment ago. With both thresholds raised (``M_MMAP_THRESHOLD`` and ``M_TRIM_THRESHOLD`` of ``mallopt``) the blocks stay
+in the process, and a process that trains network after network grows. So only processes that Indelible starts itself
+are changed - the command line, workers of a benchmark, processes of a run on several devices - never that of somebody
+who calls a function of this package.
 
 Measured on a busy machine, three pairs of fresh processes in turn, one thread, batch 64, processor time of 12 to 20
 training steps with the raised thresholds against without: 0.87 for ``resnet-mini`` (pairs 0.76 to 0.96), 0.85 for
-``resnet-w16-s2`` (0.66 to 0.96); page faults fall to a thirtieth.
-
-A user who has set glibc's own variables (``MALLOC_*``, ``GLIBC_TUNABLES``) has decided already and is left alone; so
-are other C libraries, where this does nothing.
+``resnet-w16-s2`` (0.66 to 0.96).
 """
 
 import ctypes
 import os
 from functools import cache
-
-__all__ = ["hand_back_memory", "keep_freed_memory"]
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
 _BYTES = 1 << 30
@@ -30,21 +25,11 @@ _VARIABLES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PA
 def keep_freed_memory() -> bool:
     """Raise the thresholds of glibc's allocator for this process, once; return whether they were raised.
 
-    For processes that Indelible has started, at their start.
+    A user who has set glibc's own variables has decided already and is left alone.
     """
     if any(name in os.environ for name in _VARIABLES) or (library := _glibc()) is None:
         return False
-    mallopt = library.mallopt
-    mallopt.argtypes, mallopt.restype = (ctypes.c_int, ctypes.c_int), ctypes.c_int
-    return bool(mallopt(_MMAP_THRESHOLD, _BYTES)) and bool(mallopt(_TRIM_THRESHOLD, _BYTES))
-
-
-def hand_back_memory() -> None:
-    """Give what is free to the kernel: between two pieces of work of a process that keeps freed memory."""
-    if keep_freed_memory.cache_info().currsize and (library := _glibc()) is not None:
-        trim = library.malloc_trim
-        trim.argtypes, trim.restype = (ctypes.c_size_t,), ctypes.c_int
-        trim(0)
+    return all(library.mallopt(threshold, _BYTES) for threshold in (_MMAP_THRESHOLD, _TRIM_THRESHOLD))
 
 
 def _glibc() -> ctypes.CDLL | None:

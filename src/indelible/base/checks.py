@@ -1,12 +1,13 @@
-"""Refuse what a user gives by mistake, by name, before anything is computed with it.
+"""Check what a user gives, and name what is wrong, before anything is computed with it.
 
 Every message says what was expected, what was given, and what to do.
 """
 
 import math
 import operator
+import re
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -15,24 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.base.plugins import MethodRegistry
-
-__all__ = [
-    "check_batch",
-    "check_finite_settings",
-    "check_image_shape",
-    "check_is_key",
-    "check_key_numbers",
-    "check_module",
-    "check_recipe",
-    "check_settings",
-    "check_trainable",
-    "key_numbers",
-    "setting_names",
-    "whole_number",
-]
+from indelible.base.registry import MethodRegistry
 
 _COLOURS = {1, 3}
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def setting_names(kind: type[Any]) -> list[str]:
@@ -41,20 +28,14 @@ def setting_names(kind: type[Any]) -> list[str]:
 
 
 def check_settings(kind: type[Any], values: Mapping[str, Any], what: str) -> None:
-    """Refuse settings that ``kind`` does not have, or whose type is wrong.
-
-    Args:
-        kind: A dataclass.
-        values: Settings for it.
-        what: How to call a setting in an error, for example ``"training setting"``.
-    """
+    """Refuse settings that the dataclass ``kind`` does not have, or whose type is wrong; errors call them ``what``."""
     names = setting_names(kind)
     hints = get_type_hints(kind)
     for name, value in values.items():
         if name not in names:
             raise UnknownNameError(what, name, names)
         if not _fits(value, hints[name]):
-            raise InputError(f"the {what} {name!r} must be {_describe(hints[name])}, but came as {value!r}.")
+            raise InputError(f"the {what} {name!r} must be {_describe(hints[name])}, got {value!r}.")
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -72,18 +53,12 @@ def _fits(value: Any, hint: Any) -> bool:
         fits = isinstance(value, int) and not isinstance(value, bool)
     elif origin is tuple:
         parts = get_args(hint)
-        items = list(value) if isinstance(value, tuple | list) else None
-        fits = items is not None and _fit_items(items, parts)
+        if isinstance(value, tuple | list) and parts[-1] is Ellipsis:
+            parts = (parts[0],) * len(value)
+        fits = isinstance(value, tuple | list) and len(value) == len(parts) and all(map(_fits, value, parts))
     else:
         fits = isinstance(value, origin or hint)
     return fits
-
-
-def _fit_items(items: Iterable[Any], parts: tuple[Any, ...]) -> bool:
-    values = list(items)
-    if len(parts) == 2 and parts[1] is Ellipsis:
-        return all(_fits(value, parts[0]) for value in values)
-    return len(values) == len(parts) and all(map(_fits, values, parts))
 
 
 def _describe(hint: Any) -> str:
@@ -106,13 +81,29 @@ def check_finite_settings(value: Any) -> None:
             raise InputError(f"the setting {name!r} of {type(value).__name__} must be a finite number, got {given}.")
 
 
-def whole_number(value: Any, what: str) -> int:
-    """Return a whole number, numpy's included; refuse anything else, 5.0 and True too.
+def check_ranges(value: Any, ranges: Mapping[str, str]) -> None:
+    """Refuse a dataclass value with a setting outside its interval, such as ``"[0, 1)"``; None is in every interval."""
+    for name, interval in ranges.items():
+        given = getattr(value, name)
+        low, high = map(float, interval[1:-1].split(","))
+        above = given is None or (given >= low if interval[0] == "[" else given > low)
+        below = given is None or (given <= high if interval[-1] == "]" else given < high)
+        if not (above and below):
+            least = f"be {'at least' if interval[0] == '[' else 'greater than'} {low:g}"
+            default = type(value).__dataclass_fields__[name].default
+            raise InputError(
+                f"{name} must {least if high == math.inf else f'lie in {interval}'}, got {given:g}. "
+                f"{'Leave it out.' if default is None else f'The default is {default}.'}"
+            )
 
-    Args:
-        value: What was given.
-        what: How to call it in an error.
-    """
+
+def is_hash(value: Any) -> bool:
+    """Tell whether a value is a SHA-256: 64 hexadecimal digits in lower case."""
+    return isinstance(value, str) and _HASH.fullmatch(value) is not None
+
+
+def whole_number(value: Any, what: str) -> int:
+    """Return a whole number, numpy's included; refuse anything else, 5.0 and True too, under the name ``what``."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -162,12 +153,7 @@ def check_key_numbers(key: Any) -> None:
 
 
 def check_is_key(key: Any, kind: type[Any]) -> None:
-    """Refuse what is not a key; a path is told how to be loaded.
-
-    Args:
-        key: What was given.
-        kind: The class of keys.
-    """
+    """Refuse what is not a key (of the class ``kind``); for a path, say how to load it."""
     if isinstance(key, kind):
         return
     if isinstance(key, str | Path):
@@ -189,13 +175,7 @@ def check_module(model: Any, what: str = "the model") -> None:
 
 
 def check_recipe(recipe: str | None, method: type[Any], registry: MethodRegistry) -> None:
-    """Refuse a recipe that a method does not have, and name the methods that do.
-
-    Args:
-        recipe: The recipe; None for none.
-        method: The method's class, with its ``recipes``.
-        registry: All methods.
-    """
+    """Refuse a recipe that a method's class does not have, and name the methods that do."""
     if recipe is None or recipe in method.recipes:
         return
     having = [info.name for info in registry.entries() if recipe in info.build.recipes]
@@ -223,12 +203,7 @@ def check_trainable(model: Any) -> None:
 
 
 def check_batch(images: Any, shape: tuple[int, ...]) -> None:
-    """Refuse a batch that is not float (N, C, H, W) of the key's images.
-
-    Args:
-        images: What was given to the model.
-        shape: (C, H, W) of the key.
-    """
+    """Refuse a batch that is not float (N, C, H, W) of the key's ``shape`` (C, H, W)."""
     wanted = f"a float tensor of shape (N, {', '.join(map(str, shape))}), the batch as the model takes it"
     if not isinstance(images, Tensor):
         raise InputError(f"images must be {wanted}, got {_shown(images)}.")
@@ -257,7 +232,7 @@ def _not_a_module(model: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Write what came in a few words: short values as they are, others by their type."""
+    """Describe a value in a few words: short values as they are, others by their type."""
     if value is None or isinstance(value, bool | int | float | str):
         return f"{value!r:.60}"
     return f"a {type(value).__name__}"

@@ -1,12 +1,10 @@
-"""The errors a user can meet. Each message says what was expected, what came, and what to do.
+"""The errors a user can meet. Each message says what was expected, what it got, and what to do.
 
 The command line turns every :class:`IndelibleError` into one line and exit code 2.
 """
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-
-__all__ = ["DamagedFileError", "DivergedError", "IndelibleError", "InputError", "StorageError", "UnknownNameError"]
 
 
 class IndelibleError(Exception):

@@ -1,8 +1,8 @@
 """Files that are written whole or not at all.
 
-Every writer puts the bytes into a temporary file beside the target, syncs it, and renames it. A full disk, a
-killed process or a power cut leaves the old file or the new one, never a mixture. Weights are safetensors,
-everything else is JSON; nothing here can execute what it reads.
+Every writer puts the bytes into a temporary file beside the target, syncs it, and renames it. A full disk, a killed
+process or a power cut leaves the old file or the new one. Weights are safetensors, everything else is JSON; nothing
+here can execute what it reads.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,50 +22,45 @@ from torch import Tensor
 
 from indelible.base.errors import DamagedFileError, StorageError
 
-__all__ = [
-    "append_line",
-    "canonical_json",
-    "file_digest",
-    "read_json",
-    "read_tensors",
-    "replacing",
-    "tensor_digest",
-    "write_bytes",
-    "write_json",
-    "write_tensors",
-    "write_text",
-]
 
-_CHUNK = 1 << 20
+@contextlib.contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn the file system's refusals while writing to ``path`` into :class:`StorageError`."""
+    try:
+        yield
+    except (OSError, safetensors.SafetensorError) as error:
+        number = getattr(error, "errno", None)
+        if number == errno.ENOSPC or "No space left" in str(error):
+            text = f"cannot write {path}: the disk is full. Free some space and run the command again."
+        elif number in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            text = f"cannot write {path}: permission denied. Choose another folder."
+        else:
+            text = f"cannot write {path}: {error}"
+        raise StorageError(text) from error
 
 
 @contextlib.contextmanager
 def replacing(path: str | Path, *, mode: int = 0o644) -> Iterator[Path]:
     """Yield a temporary path; when the block ends well, it replaces ``path`` in one step.
 
-    Args:
-        path: The file to create or replace; its folder is created.
-        mode: Permission bits of the finished file (before anything is written into it).
-
-    Raises:
-        StorageError: The file system refused. The previous file, if any, is untouched.
+    The folder is created, and ``mode`` is set before anything is written. If the file system refuses, the previous
+    file is untouched.
     """
     target = Path(path)
     temporary: Path | None = None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-        os.close(handle)
-        temporary = Path(name)
-        temporary.chmod(mode)
-        yield temporary
-        # A writer may have replaced the temporary file itself, and with it its permissions.
-        temporary.chmod(mode)
-        _sync(temporary)
-        temporary.replace(target)
-        _sync(target.parent)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise _storage_error(target, error) from error
+        with disk_errors(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+            os.close(handle)
+            temporary = Path(name)
+            temporary.chmod(mode)
+            yield temporary
+            # A writer may have replaced the temporary file itself, and with it its permissions.
+            temporary.chmod(mode)
+            _sync(temporary)
+            temporary.replace(target)
+            _sync(target.parent)
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -77,15 +72,6 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _storage_error(path: Path, error: Exception) -> StorageError:
-    number = getattr(error, "errno", None)
-    if number == errno.ENOSPC or "No space left" in str(error):
-        return StorageError(f"cannot write {path}: the disk is full. Free some space and run the command again.")
-    if number in {errno.EACCES, errno.EPERM, errno.EROFS}:
-        return StorageError(f"cannot write {path}: permission denied. Choose another folder.")
-    return StorageError(f"cannot write {path}: {error}")
 
 
 def write_bytes(path: str | Path, content: bytes, *, mode: int = 0o644) -> None:
@@ -110,11 +96,7 @@ def canonical_json(value: Any) -> bytes:
 
 
 def read_json(path: str | Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        DamagedFileError: The file is missing or is not JSON.
-    """
+    """Read a JSON file; one that is missing or not JSON is a :class:`DamagedFileError`."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -123,49 +105,25 @@ def read_json(path: str | Path) -> Any:
         raise DamagedFileError(f"{path} is not readable JSON ({error}). Restore it from a copy.") from error
 
 
-def append_line(path: str | Path, line: str) -> None:
-    """Append one line to a log; a reader ignores a last line without its newline."""
-    target = Path(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("a", encoding="utf-8") as handle:
-            handle.write(line + "\n")
-    except OSError as error:
-        raise _storage_error(target, error) from error
-
-
 def write_tensors(
     path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None, *, mode: int = 0o644
 ) -> None:
     """Write named tensors as safetensors, with ``metadata`` (anything JSON can hold) in the same file."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"indelible": canonical_json(metadata or {}).decode()}
-    _write_safetensors = _saver(plain, header)
-    with replacing(path, mode=mode) as temporary:
-        _write_safetensors(temporary)
-
-
-def _saver(tensors: dict[str, Tensor], header: dict[str, str]) -> Callable[[Path], None]:
     # Tensors that share memory (tied weights) are cloned: safetensors refuses aliases.
     seen: set[int] = set()
     unique: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        address = tensor.untyped_storage().data_ptr()
-        unique[name] = tensor.clone() if address in seen else tensor
+        plain = tensor.detach().cpu().contiguous()
+        address = plain.untyped_storage().data_ptr()
+        unique[name] = plain.clone() if address in seen else plain
         seen.add(address)
-
-    def save(path: Path) -> None:
-        safetensors.torch.save_file(unique, path, metadata=header)
-
-    return save
+    with replacing(path, mode=mode) as temporary:
+        safetensors.torch.save_file(unique, temporary, metadata=header)
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a safetensors file: ``(tensors, metadata)``.
-
-    Raises:
-        DamagedFileError: The file is missing, truncated, or not safetensors.
-    """
+    """Read a safetensors file, ``(tensors, metadata)``; one that is missing or not whole is a DamagedFileError."""
     try:
         with safetensors.safe_open(path, framework="pt") as handle:
             tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118 - not a dict
@@ -184,11 +142,8 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def file_digest(path: str | Path) -> str:
     """Return the SHA-256 of a file as hexadecimal."""
-    digest = hashlib.sha256()
     with Path(path).open("rb") as handle:
-        while chunk := handle.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def tensor_digest(tensors: Mapping[str, Tensor]) -> str:

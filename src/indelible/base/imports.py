@@ -1,4 +1,4 @@
-"""Import what a user names as ``package.module:name``: a network, an attack, an embedding method."""
+"""Import optional packages, and what a user names as ``package.module:name``: a network, an attack, a method."""
 
 import importlib
 import sys
@@ -10,25 +10,32 @@ from typing import Any
 
 from indelible.base.errors import InputError
 
-__all__ = ["import_named", "working_folder"]
+
+class MissingExtraError(InputError):
+    """A package that only some uses need is not installed."""
+
+
+def needed(module: str, *, extra: str, what: str) -> Any:
+    """Import an optional package that an extra of Indelible installs; ``what`` needs it, for the error."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{what} needs the package {module.partition('.')[0]}, which is not installed ({error}). "
+            f"Install it with: pip install 'indelible[{extra}]'"
+        ) from error
 
 
 def import_named(name: str, *, expected: str) -> Any:
-    """Import the object that ``name`` means; the working folder is searched last.
+    """Import the object that ``name`` means (``expected`` says how to write one); the working folder is searched last.
 
-    Args:
-        name: ``package.module:name``, where ``name`` may be dotted.
-        expected: How to write one, for the error: ``"package.module:function"``.
-
-    Raises:
-        InputError: No such module, or nothing of that name in it. An exception that the module itself raises on import
-            is left as it is.
+    An exception that the module itself raises on import is left as it is.
     """
     module_name, _, path = name.partition(":")
     if not module_name or not path or module_name.startswith("."):
         raise InputError(f"expected {expected!r}, got {name!r}.")
     try:
-        with working_folder():
+        with _working_folder():
             module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
@@ -44,7 +51,7 @@ def import_named(name: str, *, expected: str) -> Any:
 
 
 @contextmanager
-def working_folder() -> Iterator[None]:
+def _working_folder() -> Iterator[None]:
     """Search the working folder for modules, last, so that it can shadow nothing: an installed command does not."""
     folder = str(Path.cwd())
     sys.path.append(folder)

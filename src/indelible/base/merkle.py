@@ -11,8 +11,6 @@ one place in the order; the same entry elsewhere does not fit.
 import hashlib
 from collections.abc import Sequence
 
-__all__ = ["audit_path", "audit_paths", "leaf_hash", "root_from_path", "tree_root"]
-
 
 def leaf_hash(entry: bytes) -> bytes:
     """Return the hash of an entry."""
@@ -35,18 +33,8 @@ def tree_root(leaves: Sequence[bytes]) -> bytes:
     return _node(tree_root(leaves[:middle]), tree_root(leaves[middle:]))
 
 
-def audit_path(leaves: Sequence[bytes], index: int) -> list[bytes]:
-    """Return the hashes that lead from the leaf at ``index`` to the root, lowest first."""
-    if len(leaves) < 2:
-        return []
-    middle = _split(len(leaves))
-    if index < middle:
-        return [*audit_path(leaves[:middle], index), tree_root(leaves[middle:])]
-    return [*audit_path(leaves[middle:], index - middle), tree_root(leaves[:middle])]
-
-
 def audit_paths(leaves: Sequence[bytes], indices: Sequence[int]) -> list[list[bytes]]:
-    """Return :func:`audit_path` of each of ``indices``, computing every node once: for many entries of a large tree."""
+    """Return, for each of ``indices``, the hashes that lead from its leaf to the root, lowest first."""
     paths: list[list[bytes]] = [[] for _ in indices]
     level, places = list(leaves), list(indices)
     # Pairing from the left, with an odd last node passed up as it is, gives the same tree as the splits above.

@@ -7,14 +7,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
-
-__all__ = ["Progress", "silenced", "wanted"]
 
 _state = {"silent": False}
 _REFRESH_SECONDS = 0.25
@@ -39,12 +36,7 @@ def wanted() -> bool:
 class Progress:
     """A bar for ``total`` units of work, on standard error; to be used as a context manager.
 
-    Args:
-        title: What is being done.
-        total: Units of work in all.
-        done: Units done in an earlier session of a resumed run.
-        bytes_: Units are bytes: show sizes and MB/s.
-
+    ``done`` units were done in an earlier session of a resumed run; with ``bytes_`` units are shown as sizes and MB/s.
     On a terminal a bar is drawn. Elsewhere only :meth:`line` writes, so that logs stay readable.
     """
 
@@ -70,9 +62,7 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self.done, note=self._note)
             self._bar.stop()

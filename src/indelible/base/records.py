@@ -1,22 +1,20 @@
-"""Records: what was run, with what, on what, and what came out - enough to run it again.
+"""Records: settings, data and results of a run - enough to run it again.
 
-A record is a frozen, JSON-able value. Rates are fractions in [0, 1]; only tables for people show percent.
+A record is a frozen, JSON-able value. Rates are fractions in [0, 1]; only tables for people show per cent.
 """
 
 import math
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from importlib import metadata
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
 from indelible.base.errors import DamagedFileError
-
-__all__ = ["Record", "hardware", "plain", "versions"]
 
 _FORMAT = 1
 _PACKAGES = ("indelible", "torch", "numpy", "lightning-fabric", "safetensors")
@@ -77,27 +75,28 @@ def plain(value: Any) -> Any:
     elif hasattr(value, "to_json"):
         converted = value.to_json()
     elif hasattr(value, "__dataclass_fields__"):
-        converted = {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
+        converted = {one.name: plain(getattr(value, one.name)) for one in fields(value)}
     else:
         raise TypeError(f"cannot store a {type(value).__name__} in a record")
     return converted
 
 
+class JsonFields:
+    """A dataclass that is written as JSON, field by field."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values."""
+        return {one.name: plain(getattr(self, one.name)) for one in fields(self)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One run of one verb.
+    """One run of one verb, ``"embed"``, ``"attack"`` or ``"train"``.
 
-    Attributes:
-        verb: ``"embed"``, ``"attack"`` or ``"train"``.
-        method: The method's registered name.
-        settings: Every setting that decides the result.
-        seed: The run's seed.
-        inputs: Digests and names of what went in (data, model, key).
-        metrics: What came out; rates as fractions.
-        seconds: Wall-clock time of the run, all sessions of a resumed run together.
-        images: Images passed forward in training, counting every pass.
-        versions: Versions of the packages that decide a result.
-        hardware: The device that did the work.
+    ``inputs`` are digests and names of what went in (data, model, key), ``seconds`` the time of all sessions of a
+    resumed run, ``images`` those passed forward in training, counting every pass.
     """
 
     verb: str
@@ -117,16 +116,12 @@ class Record:
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """Rebuild a record from :meth:`to_json`.
-
-        Raises:
-            DamagedFileError: The value is not a record of a format this version reads.
-        """
+        """Rebuild a record from :meth:`to_json`; any other value is a :class:`DamagedFileError`."""
         if not isinstance(value, dict) or value.get("format") != _FORMAT:
             raise DamagedFileError(f"expected a record of format {_FORMAT}. Update indelible, or restore the file.")
-        fields = {name: item for name, item in value.items() if name != "format"}
-        missing = {"verb", "method", "settings", "seed"} - fields.keys()
-        unknown = fields.keys() - cls.__dataclass_fields__.keys()
+        held = {name: item for name, item in value.items() if name != "format"}
+        missing = {"verb", "method", "settings", "seed"} - held.keys()
+        unknown = held.keys() - cls.__dataclass_fields__.keys()
         if missing or unknown:
             raise DamagedFileError(f"the record lacks {sorted(missing)} and has unknown {sorted(unknown)}.")
-        return cls(**fields)
+        return cls(**held)

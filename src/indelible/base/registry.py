@@ -1,25 +1,38 @@
-"""One kind of registry for everything that is chosen by name: models, data sets, methods, attacks, mark kinds."""
+"""Everything that is chosen by name has one kind of registry: models, data sets, methods, attacks, marks, suspects.
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+Classes from outside the package can be added to those of methods, marks and suspects:
+
+| written | found by | its name in records |
+|---|---|---|
+| ``ft`` | registered by this package | ``ft`` |
+| ``shake`` | entry point ``shake`` of the registry's group | ``shake`` |
+| ``mypackage.attacks:Shake`` | import, the working folder included | ``mypackage.attacks:Shake`` |
+
+An entry point is a class, a :class:`MethodInfo` of the entry point's name, or a function without arguments that
+registers or returns one. Nothing is searched or imported before a name is asked for that the package does not have, or
+all names are asked for. What a file says never imports anything: ``in`` is false for ``package.module:Class``.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any, Generic, TypeVar
 
-from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.errors import IndelibleError, InputError, UnknownNameError
+from indelible.base.imports import import_named
 
-__all__ = ["MethodInfo", "Registry"]
+_OUTSIDE = "package.module:Class"
+T = TypeVar("T", bound=Any)
+Kind = TypeVar("Kind", bound=type[Any])
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodInfo:
-    """What a person should know of a method before choosing it.
+    """Description of a method, for choosing one.
 
-    Attributes:
-        name: The name on the command line.
-        title: The full name.
-        paper: Where it was published.
-        summary: One sentence on what it does.
-        cost: Training cost relative to plain training, as a phrase for a table.
-        build: The class whose instances are the method as a value (keyword-only settings, the paper's defaults).
+    ``cost`` is the training cost relative to plain training, as a phrase for a table; ``build`` is the class whose
+    instances are the method as a value (keyword-only settings, the paper's defaults).
     """
 
     name: str
@@ -30,15 +43,8 @@ class MethodInfo:
     build: type[Any]
 
 
-T = TypeVar("T", bound=Any)
-
-
 class Registry(Generic[T]):
-    """Named records of one kind; unknown names list the choices, duplicates are refused.
-
-    Args:
-        what: What is registered, as it should read in an error ("model", "removal attack").
-    """
+    """Named records of one kind (``what``: "model", "removal attack"); unknown names list the choices."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -68,3 +74,177 @@ class Registry(Generic[T]):
     def entries(self) -> list[T]:
         """Return all records in the order of registration."""
         return list(self._entries.values())
+
+
+class MethodRegistry(Registry[MethodInfo]):
+    """A registry of methods that other packages can add to.
+
+    Args:
+        what: What is registered, as it should read in an error.
+        group: Group of the entry points.
+        base: The class that every method derives from, as ``package.module:Class``; imported when it is needed.
+        needs: What each must have beyond the base, as it is written: its name and arguments.
+    """
+
+    def __init__(self, what: str, *, group: str, base: str, needs: str = "run(self, job)") -> None:
+        super().__init__(what)
+        self.group, self.base, self.needs = group, base, needs
+        self._installed: dict[str, MethodInfo] = {}
+
+    def register(
+        self, *, name: str, title: str = "", paper: str = "", summary: str = "", cost: str = ""
+    ) -> Callable[[Kind], Kind]:  # fmt: skip
+        """Return a decorator that registers a class with what :class:`MethodInfo` says of it."""
+
+        def add(kind: Kind) -> Kind:
+            self.add(MethodInfo(name=name, title=title, paper=paper, summary=summary, cost=cost, build=kind))
+            return kind
+
+        return add
+
+    def __getitem__(self, name: str) -> MethodInfo:
+        if name in self._entries:
+            return self._entries[name]
+        if ":" in name:
+            return self._named(name)
+        found = entry_points(group=self.group)
+        if name not in found.names:
+            raise UnknownNameError(self.what, name, [*self._entries, *found.names])
+        return self._loaded(found.select(name=name))
+
+    def __contains__(self, name: object) -> bool:
+        if name in self._entries:
+            return True
+        if not isinstance(name, str) or ":" in name or name not in entry_points(group=self.group).names:
+            return False
+        try:
+            self[name]
+        except InputError:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        self.load_installed()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self.load_installed()
+        return super().__len__()
+
+    def entries(self) -> list[MethodInfo]:
+        """Return all records: those of this package in the order of registration, then those of entry points."""
+        self.load_installed()
+        return super().entries()
+
+    def load_installed(self) -> list[str]:
+        """Load every entry point that is not loaded yet; return why some could not be, one sentence each.
+
+        A package that is broken must not keep anybody from the methods of the others.
+        """
+        failed = []
+        found = entry_points(group=self.group)
+        for name in sorted(found.names):
+            try:
+                self._loaded(found.select(name=name))
+            except InputError as error:
+                failed.append(str(error))
+        return failed
+
+    def name_of(self, kind: type[Any]) -> str:
+        """Return the name of a method's class: the registered one, or ``package.module:Class``."""
+        for known in (super().entries, self.entries):  # others' packages are loaded only when ours do not have it
+            for info in known():
+                if info.build is kind:
+                    return info.name
+        if not self._fits(kind):
+            raise UnknownNameError(self.what, kind.__name__, self)
+        return f"{kind.__module__}:{kind.__qualname__}"
+
+    def _loaded(self, points: EntryPoints) -> MethodInfo:
+        """Load an entry point and register its method, once; whatever goes wrong names the entry point."""
+        point = next(iter(points))
+        known = self._entries.get(point.name)
+        if known is not None and known is self._installed.get(point.name):
+            return known
+        origin = ", ".join(f"{one.value} of {one.dist.name if one.dist else 'an unknown package'}" for one in points)
+        where = f"the entry point {point.name!r} of the group {self.group!r} ({origin})"
+        if len(points) > 1:
+            raise InputError(f"{where} is there more than once. Uninstall all but one of these packages.")
+        try:
+            info = self._info(point.name, point.load())
+            if info.name != point.name:
+                raise InputError(f"its MethodInfo has the name {info.name!r}. Give both the same name.")
+            taken = self._entries.get(info.name)
+            if taken is not None and taken.build is not info.build:
+                raise InputError(f"the name belongs to {taken.title!r} already. Choose another one.")
+            self._installed[point.name] = taken or self.add(info)
+        except IndelibleError as error:
+            raise InputError(f"{where} cannot be used: {error}") from error
+        except Exception as error:
+            raise InputError(
+                f"{where} cannot be loaded: {type(error).__name__}: {error}. Fix or uninstall its package."
+            ) from error
+        return self._installed[point.name]
+
+    def _info(self, name: str, value: Any) -> MethodInfo:
+        """Make a record of what an entry point of this name gave."""
+        if isinstance(value, type):
+            known = self._entries.get(name)
+            return known if known is not None and known.build is value else self._described(name, value)
+        if not isinstance(value, MethodInfo) and callable(value):
+            made = value()
+            if made is None and name not in self._entries:
+                raise InputError(f"{value.__name__}() registered no {self.what} of this name.")
+            value = self._entries[name] if made is None else made
+        if not isinstance(value, MethodInfo):
+            raise InputError(
+                f"expected a class, a MethodInfo or a function that registers one, got {type(value).__name__}."
+            )
+        self._check(value.build)
+        return value
+
+    def _named(self, name: str) -> MethodInfo:
+        """Import ``package.module:Class``; a name of this form builds the method again wherever it is read."""
+        try:
+            kind = import_named(name, expected=_OUTSIDE)
+        except IndelibleError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"cannot import {name!r}: {type(error).__name__}: {error}. Fix the module, or install what it needs."
+            ) from error
+        if isinstance(kind, MethodInfo):
+            self._check(kind.build)
+            return replace(kind, name=name)
+        for info in super().entries():
+            if info.build is kind:  # the module registered it under a name of its own
+                return replace(info, name=name)
+        return self._described(name, kind)
+
+    def _described(self, name: str, kind: Any) -> MethodInfo:
+        """Make a record of a class that comes without one."""
+        self._check(kind)
+        summary = (inspect.getdoc(kind) or "").partition("\n")[0]
+        return MethodInfo(
+            name=name, title=kind.__name__, paper=kind.__module__, summary=summary or "no description",
+            cost="unknown", build=kind,
+        )  # fmt: skip
+
+    def _fits(self, kind: Any) -> bool:
+        base = import_named(self.base, expected=_OUTSIDE)
+        return isinstance(kind, type) and issubclass(kind, base) and kind is not base
+
+    def _check(self, kind: Any) -> None:
+        """Refuse what is not a usable method."""
+        if not self._fits(kind):
+            got = f"the class {kind.__name__}" if isinstance(kind, type) else f"a {type(kind).__name__}"
+            raise InputError(f"a {self.what} is a class that derives from {self.base.replace(':', '.')}, got {got}.")
+        base = import_named(self.base, expected=_OUTSIDE)
+        own, given = (inspect.getattr_static(one, self.needs.partition("(")[0]) for one in (kind, base))
+        if own is given:
+            raise InputError(f"{kind.__name__} has no method {self.needs}. A {base.__name__} does its work there.")
+        if inspect.get_annotations(kind) and "__dataclass_fields__" not in vars(kind):
+            raise InputError(
+                f"{kind.__name__} has settings but is not a dataclass. Decorate it: "
+                "@dataclass(frozen=True, kw_only=True)."
+            )

@@ -8,8 +8,6 @@ import hashlib
 
 import torch
 
-__all__ = ["derive_seed", "generator"]
-
 
 def derive_seed(seed: int, *place: str | int) -> int:
     """Return a 63-bit seed for one place in a run, independent of all other places."""
@@ -17,6 +15,6 @@ def derive_seed(seed: int, *place: str | int) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
-def generator(seed: int, *place: str | int, device: torch.device | str = "cpu") -> torch.Generator:
-    """Return a generator seeded for one place in a run."""
-    return torch.Generator(device=device).manual_seed(derive_seed(seed, *place))
+def generator(seed: int, *place: str | int) -> torch.Generator:
+    """Return a generator on the CPU, seeded for one place in a run."""
+    return torch.Generator().manual_seed(derive_seed(seed, *place))

@@ -1,1 +1,1 @@
-"""Measurements: the demo's grid of small runs, and speed; each resumable, each with a record."""
+"""Measurements: grids of resumable runs with a record each, their store and engines, and the demo."""

@@ -1,16 +1,16 @@
-"""Every attack on one stolen run, within one accuracy budget: what AutoAttack is for robustness, for a watermark.
+"""Run every attack on one stolen run, within one accuracy budget, as AutoAttack does for robustness.
 
-A defender must survive the strongest attack, not the average one. All registered attacks are run on the same model,
+A watermark must survive the strongest attack, not the average one. All registered attacks are run on the same model,
 each into a run folder of its own, and are told apart by what they cost the thief: accuracy, image passes, seconds.
 
 A tenth of the attacker's images is kept back from all attacks and measures the accuracy after each: attacks that train
 on all they are given would otherwise be judged by what they were trained on. An attack that loses more than ``ba_drop``
-there is over the budget: it may have washed the mark out, but it has broken the model.
+there is over the budget: it may have removed the mark, but it has broken the model.
 
 The attacks see no key. Whether a mark is still there is a second step, with the key: ``judged=True`` does it right
 after each attack, ``indelible verify --runs`` does it later.
 
-A suite that was broken off is continued: finished attacks are kept, but only if model, images and settings are the
+An interrupted suite is continued: finished attacks are kept, but only if model, images and settings are the
 same.
 """
 
@@ -21,18 +21,17 @@ from typing import Any
 
 import torch
 
-from indelible.attacks import ATTACKS, settings_of
-from indelible.attacks.base import RECIPES
+from indelible.attacks import ATTACKS
+from indelible.attacks.base import PROTOCOLS
 from indelible.base.checks import setting_names
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.seeding import generator
 from indelible.bench.locks import working_on
-from indelible.bench.making import HELD_OUT, attack_into, judge
+from indelible.bench.make_run_folder import HELD_OUT, attack_into, judge
+from indelible.bench.measurement import Measurement
 from indelible.data.images import Data
 from indelible.train.evaluate import accuracy
-from indelible.train.run import Run
-
-__all__ = ["AttackRow", "AttackSuite", "attack_all", "attack_folder", "check_kept", "held_back", "strongest"]
+from indelible.train.run_folder import Run
 
 _SHARE = 0.1
 _ROUNDING = 1e-9
@@ -40,44 +39,26 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class AttackRow:
-    """What one attack cost.
+    """What one attack cost."""
 
-    Attributes:
-        attack: Its registered name.
-        folder: Its run folder; None when it was refused.
-        accuracy: On the images that were kept back; None when it was refused.
-        within: Whether that is within the budget.
-        images: Image passes.
-        seconds: Time of the attack itself.
-        refused: Why it could not be run; empty when it was.
-    """
-
-    attack: str
-    folder: str | None = None
-    accuracy: float | None = None
-    within: bool = False
-    images: int = 0
-    seconds: float = 0.0
-    refused: str = ""
+    attack: str  # its registered name
+    folder: str | None = None  # its run folder; None when it was refused
+    accuracy: float | None = None  # on the images that were kept back; None when it was refused
+    within: bool = False  # whether that is within the budget
+    images: int = 0  # image passes
+    seconds: float = 0.0  # time of the attack itself
+    refused: str = ""  # why it could not be run; empty when it was
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttackSuite:
-    """All attacks on one model.
+    """All attacks on one model."""
 
-    Attributes:
-        before: Accuracy of the stolen model on the images that were kept back.
-        held_out: How many these are.
-        ba_drop: Accuracy that an attack may lose, as a fraction.
-        rows: One for each attack.
-        left_out: Attacks without the recipe that was asked for.
-    """
-
-    before: float
-    held_out: int
-    ba_drop: float
-    rows: tuple[AttackRow, ...]
-    left_out: tuple[str, ...] = ()
+    before: float  # accuracy of the stolen model on the images that were kept back
+    held_out: int  # how many these are
+    ba_drop: float  # accuracy that an attack may lose, as a fraction
+    rows: tuple[AttackRow, ...]  # one for each attack
+    left_out: tuple[str, ...] = ()  # attacks without the protocol that was asked for
 
     @property
     def folders(self) -> list[Path]:
@@ -89,13 +70,24 @@ class AttackSuite:
         return {**asdict(self), "rows": [asdict(row) for row in self.rows], "left_out": list(self.left_out)}
 
 
+@dataclass(frozen=True)
+class Strongest:
+    """The strongest attack on one model."""
+
+    # the model after the attack with the worst verdict within the budget; None when none was within it
+    stage: Measurement | None
+    cost: float  # accuracy that this attack lost, as a fraction
+    judged: int  # attacks with a verdict
+    within: int  # those of them within the budget
+
+
 def attack_all(
     victim: Run,
     out: str | Path | None = None,
     *,
     methods: Sequence[str] | None = None,
-    recipe: str = "sound",
-    preset: str = "full",
+    protocol: str = "sound",
+    scale: str = "cpu",
     ba_drop: float = 0.02,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     seed: int = 0,
@@ -109,8 +101,8 @@ def attack_all(
         victim: The run whose model is attacked.
         out: What the folders' names begin with; by default the victim's folder: ``runs/app`` gives ``runs/app-ft``.
         methods: Attacks by name; by default all that are registered.
-        recipe: ``"sound"`` or ``"paper"``; attacks without it are left out.
-        preset: ``"full"`` or ``"cpu"``.
+        protocol: ``"sound"`` or ``"paper"``; attacks without it are left out.
+        scale: ``"cpu"`` or ``"paper"``.
         ba_drop: Accuracy that an attack may lose, as a fraction; attacks with a strength choose it by the same number.
         settings: Settings of single attacks, by name.
         seed: Of all attacks, and of the images that are kept back.
@@ -120,20 +112,20 @@ def attack_all(
     """
     if not 0.0 <= ba_drop <= 1.0:
         raise InputError(f"ba_drop is a fraction of accuracy from 0 to 1, got {ba_drop}. Try 0.02.")
-    if recipe not in RECIPES:
-        raise UnknownNameError("recipe", recipe, RECIPES)
+    if protocol not in PROTOCOLS:
+        raise UnknownNameError("protocol", protocol, PROTOCOLS)
     names = [ATTACKS[name].name for name in (ATTACKS if methods is None else methods)]
     given, held = held_back(victim.images()[1], seed)
     digest, before = given.digest(), accuracy(victim.model(), held, normalize=victim.normalize())
     rows, left_out = [], []
     for name in names:
         build = ATTACKS[name].build
-        if recipe not in build.recipes:
+        if protocol not in build.protocols:
             left_out.append(name)
             continue
-        common = {"recipe": recipe, **({"ba_drop": ba_drop} if "ba_drop" in setting_names(build) else {})}
-        own = settings_of(name, preset, {**common, **(settings or {}).get(name, {})})
-        folder = attack_folder(victim.folder if out is None else Path(out), name, recipe, preset)
+        common = {"protocol": protocol, **({"ba_drop": ba_drop} if "ba_drop" in setting_names(build) else {})}
+        own = {**build.defaults(scale), **common, **(settings or {}).get(name, {})}
+        folder = attack_folder(victim.folder if out is None else Path(out), name, protocol, scale)
         try:
             if Run.finished(folder):
                 done = Run.load(folder)
@@ -141,7 +133,7 @@ def attack_all(
             else:
                 with working_on(folder):
                     done = attack_into(
-                        folder, victim, name, preset=preset, seed=seed, device=device, curve_images=curve_images,
+                        folder, victim, name, scale=scale, seed=seed, device=device, curve_images=curve_images,
                         images=given, held_out=held, judged=judged, **own,
                     )  # fmt: skip
         except _KeptError:
@@ -150,7 +142,7 @@ def attack_all(
             # What one attack cannot handle must not cost the others; it is told at the end.
             rows.append(AttackRow(attack=name, refused=" ".join(str(error).split())))
             continue
-        if judged and done.verdict() is None:  # broken off between the attack and the look at it
+        if judged and done.verdict() is None:  # interrupted between the attack and the look at it
             judge(done)
         after = float(done.record.metrics[HELD_OUT]["after"])
         rows.append(
@@ -177,21 +169,15 @@ def held_back(data: Data, seed: int) -> tuple[Data, Data]:
     return data.subset(order[held:].sort().values), data.subset(order[:held].sort().values)
 
 
-def attack_folder(base: Path, method: str, recipe: str = "sound", preset: str = "full") -> Path:
-    """Return where a result goes: beside ``base``, apart by method, recipe and preset."""
-    apart = [word for word, usual in ((recipe, "sound"), (preset, "full")) if word != usual]
+def attack_folder(base: Path, method: str, protocol: str = "sound", scale: str = "cpu") -> Path:
+    """Return where a result goes: beside ``base``, apart by method, protocol and scale."""
+    apart = [] if protocol == "sound" else [f"{protocol}-protocol"]
+    apart += [] if scale == "cpu" else [f"{scale}-scale"]
     return base.with_name("-".join([base.name, method.replace(":", "-"), *apart]))
 
 
 def check_kept(done: Run, victim: Run, settings: Mapping[str, Any], digest: str) -> None:
-    """Refuse to count a finished run of other settings, of other images or of another model.
-
-    Args:
-        done: The finished run.
-        victim: The run that is attacked.
-        settings: The attack's settings.
-        digest: Of the attacker's images.
-    """
+    """Refuse to count a finished run of other settings, of other images or of another model."""
     record = done.record
     same = record.settings.get("method") == settings and record.inputs.get("data_digest") == digest
     if not same or done.parent is None or done.parent.resolve() != victim.folder.resolve():
@@ -201,21 +187,38 @@ def check_kept(done: Run, victim: Run, settings: Mapping[str, Any], digest: str)
         )
 
 
-def strongest(runs: Sequence[Run], ba_drop: float = 0.02) -> Run | None:
-    """Return the run with the lowest WSR among those within the accuracy budget; None when none has a verdict.
+def severity(verdict: Mapping[str, Any]) -> tuple[bool, float, float]:
+    """Return a key that sorts verdicts from the worst for the owner on: NOT SHOWN, then a large p, then a low WSR.
 
-    Args:
-        runs: Runs of :func:`attack_all`; others have no accuracy on images that were kept back, and do not count.
-        ba_drop: Accuracy that an attack may have lost there, as a fraction.
+    The WSR alone does not tell: of two attacks with the same rate, one may have left the marks' own classes and the
+    other "any text here".
     """
-    left: list[tuple[float, Run]] = []
-    for run in runs:
-        verdict, held = run.verdict(), run.record.metrics.get(HELD_OUT)
-        if verdict is None or verdict.get("wsr") is None or not isinstance(held, Mapping):
-            continue
-        if held["after"] >= held["before"] - ba_drop - _ROUNDING:
-            left.append((float(verdict["wsr"]), run))
-    return min(left, key=lambda pair: pair[0])[1] if left else None
+    value = verdict.get("p_value")
+    return bool(verdict.get("owned")), 0.0 if value is None else -float(value), float(verdict["wsr"])
+
+
+def strongest(stages: Sequence[Measurement], ba_drop: float = 0.02, before: Measurement | None = None) -> Strongest:
+    """Find the attack with the worst verdict among those within the accuracy budget, as AutoAttack reports robustness.
+
+    ``before``, the model before attack, gives the cost of attacks that were not measured by images kept back.
+    """
+    judged = [stage for stage in stages if stage.verdict is not None and stage.wsr is not None]
+    costs = [(stage, _cost(stage, before)) for stage in judged]
+    within = [(stage, cost) for stage, cost in costs if cost is not None and cost <= ba_drop + _ROUNDING]
+    if not within:
+        return Strongest(None, 0.0, len(judged), 0)
+    stage, cost = min(within, key=lambda pair: severity({**(pair[0].verdict or {}), "wsr": pair[0].wsr}))
+    return Strongest(stage, cost, len(judged), len(within))
+
+
+def _cost(after: Measurement, before: Measurement | None) -> float | None:
+    """Return the accuracy that an attack lost, as a fraction; None when it is not known."""
+    held = None if after.run is None else after.run.record.metrics.get(HELD_OUT)
+    if isinstance(held, Mapping):
+        return float(held["before"]) - float(held["after"])
+    if before is None or before.ba is None or after.ba is None:
+        return None
+    return before.ba - after.ba
 
 
 class _KeptError(InputError):

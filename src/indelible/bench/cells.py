@@ -3,9 +3,7 @@
 A *model cell* is an embedding; an *attack cell* is one attack on the model of a model cell. The digest is a SHA-256
 over the resolved settings (defaults included, so that a changed default is a changed cell), the digests of the images
 that go in, and the format version below. Labels of a preset are not part of it: APP at its default epsilon is trained
-once, whether a main table or an ablation asks for it. A setting that a later version brought is left out at the value
-that means what was done before (:attr:`~indelible.base.methods.Method.added`): finished cells stay. How often a
-run is looked at or saved is not part of it either.
+once, whether a main table or an ablation asks for it. How often a run is looked at or saved is not part of it either.
 """
 
 import hashlib
@@ -13,21 +11,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from indelible.attacks import ATTACKS
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.files import canonical_json
-from indelible.base.methods import without_added
 from indelible.base.records import plain
-from indelible.bench.preset import Preset, Variant
+from indelible.bench.preset import BenchPreset, Variant
 from indelible.data.catalog import load
-from indelible.embed import EMBEDDINGS
-from indelible.keys.key import KINDS, SCHEMES
-from indelible.train.presets import PRESETS
+from indelible.embedding import EMBEDDINGS
+from indelible.keys.key import SCHEMES
+from indelible.keys.marks import MARKS
+from indelible.train.scales import SCALES
 from indelible.train.settings import TrainSettings
-
-__all__ = ["Cell", "Inputs", "data_digests", "plan_cells", "select"]
 
 FORMAT = 1
 _SPARED = {"evaluate_every", "checkpoint_seconds"}
@@ -41,32 +37,19 @@ Inputs = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One unit of work.
+class BenchCell:
+    """One unit of work."""
 
-    Attributes:
-        digest: Hexadecimal name.
-        verb: ``"embed"`` or ``"attack"``.
-        settings: All that decides the result, as JSON values.
-        needs: Digest of the model cell that an attack needs.
-        dataset: Name of the data set.
-        architecture: Name of the network.
-        kind: Label of the kind of mark.
-        method: Label of the embedding method.
-        attack: Label of the attack; None for a model.
-        seed: The seed.
-    """
-
-    digest: str
-    verb: Literal["embed", "attack"]
-    settings: Mapping[str, Any]
-    needs: str | None = None
-    dataset: str
-    architecture: str
-    kind: str
-    method: str
-    attack: str | None = None
-    seed: int = 0
+    digest: str  # hexadecimal name
+    verb: Literal["embed", "attack"]  # `"embed"` or `"attack"`
+    settings: Mapping[str, Any]  # all that decides the result, as JSON values
+    needs: str | None = None  # digest of the model cell that an attack needs
+    dataset: str  # name of the data set
+    architecture: str  # name of the network
+    kind: str  # label of the kind of mark
+    method: str  # label of the embedding method
+    attack: str | None = None  # label of the attack; None for a model
+    seed: int = 0  # the seed
 
     @property
     def name(self) -> str:
@@ -78,13 +61,8 @@ class Cell:
         """Return the cell as JSON values."""
         return {name: plain(value) for name, value in asdict(self).items()}
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuild a cell from :meth:`to_json`."""
-        return cls(**value)
 
-
-def data_digests(preset: Preset) -> Inputs:
+def data_digests(preset: BenchPreset) -> Inputs:
     """Return a digest for each data set that a preset uses; None for one that is not there."""
     sources = {str(variant.settings["source"]) for variant in preset.kinds if variant.settings.get("source")}
     return {name: _digest_of(name) for name in sorted({preset.data, *sources})}
@@ -101,21 +79,21 @@ def _digest_of(name: str) -> str | None:
     return _sha256([train.digest(), test.digest()])
 
 
-def plan_cells(preset: Preset, inputs: Inputs) -> list[Cell]:
+def plan_cells(preset: BenchPreset, inputs: Inputs) -> list[BenchCell]:
     """Return all cells of a preset in the order in which they should be done when their turn comes.
 
     Kind by kind: fine-tuning as soon as its model is there, then the models, then the other attacks.
     """
-    cells: dict[str, Cell] = {}
+    cells: dict[str, BenchCell] = {}
     for seed in preset.seeds:
         for architecture in preset.architectures:
-            for kind in preset.kinds:
+            for kind in (each for each in preset.kinds if each.takes(seed)):
                 for cell in _ordered(_group(preset, inputs, seed, architecture, kind)):
                     cells.setdefault(cell.name, cell)
     return list(cells.values())
 
 
-def select(cells: Sequence[Cell], pattern: str | None) -> list[Cell]:
+def select(cells: Sequence[BenchCell], pattern: str | None) -> list[BenchCell]:
     """Return the cells whose names match a pattern such as ``*/content/app/*``, and the models that they need."""
     if pattern is None:
         return list(cells)
@@ -126,8 +104,8 @@ def select(cells: Sequence[Cell], pattern: str | None) -> list[Cell]:
     return [cell for cell in cells if cell.digest in wanted]
 
 
-def _ordered(cells: Iterator[Cell]) -> list[Cell]:
-    def rank(cell: Cell) -> int:
+def _ordered(cells: Iterator[BenchCell]) -> list[BenchCell]:
+    def rank(cell: BenchCell) -> int:
         if cell.verb == "embed":
             return 1
         return 0 if cell.settings["attack"] == _EARLY else 2
@@ -136,71 +114,72 @@ def _ordered(cells: Iterator[Cell]) -> list[Cell]:
     return sorted(cells, key=rank)
 
 
-def _group(preset: Preset, inputs: Inputs, seed: int, architecture: str, kind: Variant) -> Iterator[Cell]:
-    for method in preset.methods:
+def _group(preset: BenchPreset, inputs: Inputs, seed: int, architecture: str, kind: Variant) -> Iterator[BenchCell]:
+    for method in (each for each in preset.methods if each.takes(seed)):
         model = _model_cell(preset, inputs, seed, architecture, kind, method)
         yield model
         for attack in preset.attacks:
-            yield _attack_cell(preset, model, attack)
+            if method.attacks is None or attack.label in method.attacks:
+                yield _attack_cell(preset, model, attack)
 
 
 def _model_cell(
-    preset: Preset, inputs: Inputs, seed: int, architecture: str, kind: Variant, method: Variant
-) -> Cell:  # fmt: skip
+    preset: BenchPreset, inputs: Inputs, seed: int, architecture: str, kind: Variant, method: Variant
+) -> BenchCell:  # fmt: skip
     how = _train_settings(preset, method)
     settings: dict[str, Any] = {
         "data": preset.data, "attacker": preset.attacker, "architecture": architecture, "key": _key_settings(kind),
         "method": method.name, "method_settings": _resolved(
-            EMBEDDINGS, method, preset.train_preset, _key_settings(kind)
+            EMBEDDINGS, method, preset.train_scale, _key_settings(kind)
         ),
         "train": how.to_json(), "seed": seed,
     }  # fmt: skip
     source = settings["key"]["source"]
-    build = EMBEDDINGS[method.name].build
     deciding = {
         **settings,
-        "method_settings": without_added(build, settings["method_settings"]),
         "data": inputs[preset.data] or preset.data,
         "key": {**settings["key"], "source": None if source is None else inputs[source] or source},
         "train": {name: value for name, value in settings["train"].items() if name not in _SPARED},
     }
-    return Cell(
+    return BenchCell(
         digest=_sha256({"format": FORMAT, "verb": "embed", **deciding}), verb="embed", settings=settings,
         dataset=preset.data, architecture=architecture, kind=kind.label, method=method.label, seed=seed,
     )  # fmt: skip
 
 
-def _attack_cell(preset: Preset, model: Cell, attack: Variant) -> Cell:
-    rest = {name: value for name, value in attack.settings.items() if name != "preset"}
+def _attack_cell(preset: BenchPreset, model: BenchCell, attack: Variant) -> BenchCell:
+    rest = {name: value for name, value in attack.settings.items() if name != "scale"}
     variant = replace(attack, settings=rest)
+    resolved = _resolved(ATTACKS, variant, attack.settings.get("scale", "cpu"))
     settings = {
-        "attack": attack.name, "attack_settings": _resolved(ATTACKS, variant, attack.settings.get("preset", "full")),
-        "curve_images": preset.curve_images, "seed": model.seed,
+        "attack": attack.name, "attack_settings": resolved, "curve_images": preset.curve_images, "seed": model.seed
     }  # fmt: skip
+    # Format 1 calls the protocol "recipe": finished cells keep their digests.
+    old_names = {{"protocol": "recipe"}.get(name, name): value for name, value in resolved.items()}
+    deciding = {"format": FORMAT, "verb": "attack", "model": model.digest, **settings, "attack_settings": old_names}
     return replace(
-        model, digest=_sha256({"format": FORMAT, "verb": "attack", "model": model.digest, **settings}), verb="attack",
-        settings=settings, needs=model.digest, attack=attack.label,
-    )  # fmt: skip
+        model, digest=_sha256(deciding), verb="attack", settings=settings, needs=model.digest, attack=attack.label
+    )
 
 
-def _resolved(registry: Any, variant: Variant, preset: str, key: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def _resolved(registry: Any, variant: Variant, scale: str, key: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return all settings of a method or attack, defaults included; unknown ones and wrong types are refused."""
     build = registry[variant.name].build
-    scaled = dict(build.cpu_settings) if preset == "cpu" else {}
+    defaults = build.defaults(scale)
     if key is not None and key["labels"] == "codebook":
-        scaled |= build.for_codebook(key["marks"] or _MARKS)
-    resolved: dict[str, Any] = build.of({**scaled, **variant.settings}).to_json()
+        defaults = build.defaults(scale, key["marks"] or _MARKS)
+    resolved: dict[str, Any] = build.of({**defaults, **variant.settings}).to_json()
     return resolved
 
 
-def _train_settings(preset: Preset, method: Variant) -> TrainSettings:
-    base = PRESETS[preset.train_preset].settings.to_json()
+def _train_settings(preset: BenchPreset, method: Variant) -> TrainSettings:
+    base = SCALES[preset.train_scale].settings.to_json()
     return TrainSettings.from_json({**base, **preset.train, **method.train})
 
 
 def _key_settings(kind: Variant) -> dict[str, Any]:
-    if kind.name not in KINDS:
-        raise UnknownNameError("kind of mark", kind.name, KINDS)
+    if kind.name not in MARKS:
+        raise UnknownNameError("kind of mark", kind.name, MARKS)
     for name in kind.settings:
         if name not in _KEY_DEFAULTS:
             raise UnknownNameError("setting of a key", name, _KEY_DEFAULTS)

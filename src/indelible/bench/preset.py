@@ -8,11 +8,14 @@
 | ``curve_images`` | test images that the models of a curve are measured on; by default all |
 | ``[key]`` | settings shared by all keys |
 | ``[kinds.LABEL]`` | one kind of mark: ``kind`` (by default the label) and settings of its key |
-| ``[train]`` | ``preset`` (``paper`` or ``cpu``) and changes to its training settings |
+| ``[train]`` | ``scale`` (``cpu`` or ``paper``) and changes to its training settings |
 | ``[method]`` | settings shared by all methods |
 | ``[methods.LABEL]`` | one row: ``method`` (by default the label), its settings, changes to the training as ``train`` |
-| ``[attack]`` | settings shared by all attacks: ``recipe``, ``preset`` |
+| ``[attack]`` | settings shared by all attacks: ``protocol``, ``scale`` |
 | ``[attacks.LABEL]`` | one column: ``attack`` (by default the label) and its settings |
+
+A kind or a method may name ``seeds``, a part of the preset's; a method may name ``attacks``, labels of the columns that
+it has (``[]`` for none, as for an unmarked model). By default each has all of them.
 
 A method or attack is a registered name or ``package.module:Class``. The first comment of a file is the command that
 runs it.
@@ -28,31 +31,30 @@ from typing import Any
 from indelible.base.checks import check_settings
 from indelible.base.errors import InputError, UnknownNameError
 
-__all__ = ["Preset", "Variant", "load_preset", "preset_names"]
-
 _TABLES = {"key", "kinds", "train", "method", "methods", "attack", "attacks"}
 _SUFFIX = ".toml"
+_PARTS = {"kind": ("seeds",), "method": ("seeds", "attacks")}  # of the preset's own, that an entry may name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One entry of an axis.
+    """One entry of an axis."""
 
-    Attributes:
-        label: What the preset calls it.
-        name: The registered method, attack or kind.
-        settings: Its settings.
-        train: Changes to the training settings.
-    """
+    label: str  # what the preset calls it
+    name: str  # the registered method, attack or kind
+    settings: Mapping[str, Any]  # its settings
+    train: Mapping[str, Any]  # changes to the training settings
+    seeds: tuple[int, ...] | None = None  # the seeds that it is done with; None for all of the preset
+    # labels of the attacks that are made on a method; None for all of the preset
+    attacks: tuple[str, ...] | None = None
 
-    label: str
-    name: str
-    settings: Mapping[str, Any]
-    train: Mapping[str, Any]
+    def takes(self, seed: int) -> bool:
+        """Tell whether it is done with this seed."""
+        return self.seeds is None or seed in self.seeds
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preset:
+class BenchPreset:
     """A grid of cells; the table in the module's header explains each field."""
 
     name: str
@@ -67,13 +69,21 @@ class Preset:
     attacker: float = 0.2
     reported: str | None = None
     curve_images: int | None = None
-    train_preset: str = "paper"
+    train_scale: str = "cpu"
     train: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         for what in ("architectures", "kinds", "methods", "seeds"):
             if not getattr(self, what):
                 raise InputError(f"the preset {self.name!r} names no {what}. Give at least one.")
+        known = {attack.label for attack in self.attacks}
+        for variant in (*self.kinds, *self.methods):
+            for seed in variant.seeds or ():
+                if seed not in self.seeds:
+                    raise UnknownNameError(f"seed of {variant.label!r}", str(seed), map(str, self.seeds))
+            for label in variant.attacks or ():
+                if label not in known:
+                    raise UnknownNameError(f"attack on {variant.label!r}", label, known)
 
 
 def preset_names() -> list[str]:
@@ -83,7 +93,7 @@ def preset_names() -> list[str]:
     )  # fmt: skip
 
 
-def load_preset(name: str | Path) -> Preset:
+def load_preset(name: str | Path) -> BenchPreset:
     """Read a preset: one of the package by its name, or a TOML file by its path."""
     path = Path(name)
     if path.suffix == _SUFFIX:
@@ -97,7 +107,7 @@ def load_preset(name: str | Path) -> Preset:
     return read_preset(str(name), text)
 
 
-def read_preset(name: str, text: str) -> Preset:
+def read_preset(name: str, text: str) -> BenchPreset:
     """Make a preset of the text of a TOML file."""
     try:
         found = tomllib.loads(text)
@@ -112,27 +122,36 @@ def read_preset(name: str, text: str) -> Preset:
         "kinds": _variants(tables["kinds"], "kind", tables["key"]),
         "methods": _variants(tables["methods"], "method", tables["method"]),
         "attacks": _variants(tables["attacks"], "attack", tables["attack"]),
-        "train_preset": train.pop("preset", "paper"), "train": train,
+        "train_scale": train.pop("scale", "cpu"), "train": train,
     }  # fmt: skip
     for axis in ("architectures", "seeds"):
         if isinstance(fields.get(axis), list):
             fields[axis] = tuple(fields[axis])
-    check_settings(Preset, fields, f"key of the preset {name!r}")
+    check_settings(BenchPreset, fields, f"key of the preset {name!r}")
     missing = {"title", "data", "architectures"} - fields.keys()
     if missing:
         raise InputError(f"the preset {name!r} lacks {', '.join(sorted(missing))}.")
-    return Preset(**fields)
+    return BenchPreset(**fields)
 
 
 def _variants(table: Mapping[str, Any], what: str, shared: Mapping[str, Any]) -> tuple[Variant, ...]:
     variants = []
     for label, given in table.items():
         if not isinstance(given, Mapping):
-            raise InputError(f"[{what}s.{label}] must be a table, but is {given!r}.")
+            raise InputError(f"[{what}s.{label}] must be a table, got {given!r}.")
         settings = {**shared, **given}
         name, train = settings.pop(what, label), settings.pop("train", {})
-        variants.append(Variant(label=label, name=name, settings=settings, train=train))
+        parts = {part: _part(settings, part, what, label) for part in _PARTS.get(what, ())}
+        variants.append(Variant(label=label, name=name, settings=settings, train=train, **parts))
     return tuple(variants)
+
+
+def _part(settings: dict[str, Any], part: str, what: str, label: str) -> tuple[Any, ...] | None:
+    """Take a list of seeds or attacks out of the settings of an entry."""
+    given = settings.pop(part, None)
+    if given is None or isinstance(given, list):
+        return None if given is None else tuple(given)
+    raise InputError(f"[{what}s.{label}] expected a list for {part}, got {given!r}. Write {part} = [{given!r}].")
 
 
 def _shipped() -> Any:

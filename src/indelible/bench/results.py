@@ -4,17 +4,15 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from indelible.bench.cells import Cell
-from indelible.bench.preset import Preset
+from indelible.bench.cells import BenchCell
+from indelible.bench.preset import BenchPreset
 from indelible.bench.reported import reported
 from indelible.bench.store import Store
-
-__all__ = ["collect_results", "extra_fields", "recorded_results"]
 
 _FORMAT = 1
 
 
-def extra_fields(preset: Preset, cell: Cell) -> dict[str, Any]:
+def extra_fields(preset: BenchPreset, cell: BenchCell) -> dict[str, Any]:
     """Return what a preset adds to a cell's record: its name, title and attacks, the paper's number, and a command.
 
     The store may still be filling when a table is made of it: the attacks say which cells of a row are missing.
@@ -26,7 +24,7 @@ def extra_fields(preset: Preset, cell: Cell) -> dict[str, Any]:
     return {"preset": preset.name, **_described(preset), "reported": known, "command": command}
 
 
-def collect_results(preset: Preset, cells: Sequence[Cell], store: Store) -> dict[str, Any]:
+def collect_results(preset: BenchPreset, cells: Sequence[BenchCell], store: Store) -> dict[str, Any]:
     """Return the document: one entry for each finished cell, under the labels of this preset."""
     found = []
     for cell in cells:
@@ -36,7 +34,7 @@ def collect_results(preset: Preset, cells: Sequence[Cell], store: Store) -> dict
     return _document(preset, found, planned=len(cells))
 
 
-def recorded_results(preset: Preset, store: Store) -> dict[str, Any]:
+def recorded_results(preset: BenchPreset, store: Store) -> dict[str, Any]:
     """Return the same of all records that were made for a preset of this name, whatever its settings were then.
 
     A later version of the package may have other defaults, and then plans other cells; what was measured before is
@@ -47,7 +45,7 @@ def recorded_results(preset: Preset, store: Store) -> dict[str, Any]:
     return _document(preset, found, planned=None)
 
 
-def _document(preset: Preset, found: list[dict[str, Any]], planned: int | None) -> dict[str, Any]:
+def _document(preset: BenchPreset, found: list[dict[str, Any]], planned: int | None) -> dict[str, Any]:
     axes: dict[str, list[str | None]] = {
         "architecture": list(preset.architectures), "kind": [variant.label for variant in preset.kinds],
         "method": [variant.label for variant in preset.methods],
@@ -65,11 +63,11 @@ def _document(preset: Preset, found: list[dict[str, Any]], planned: int | None) 
     }  # fmt: skip
 
 
-def _described(preset: Preset) -> dict[str, Any]:
+def _described(preset: BenchPreset) -> dict[str, Any]:
     return {"title": preset.title, "attacks": [variant.label for variant in preset.attacks]}
 
 
-def _labels(cell: Cell) -> dict[str, Any]:
+def _labels(cell: BenchCell) -> dict[str, Any]:
     return {
         "dataset": cell.dataset, "architecture": cell.architecture, "kind": cell.kind, "method": cell.method,
         "attack": cell.attack, "seed": cell.seed,

@@ -13,17 +13,36 @@ from indelible.base.allocator import keep_freed_memory
 from indelible.base.errors import IndelibleError
 from indelible.base.progress import silenced
 
-__all__ = ["COMMANDS", "entry", "main"]
+__all__ = ["COMMANDS", "entry", "main", "parser"]
 
-COMMANDS = ("demo", "data", "key", "embed", "attack", "verify", "serve", "evidence", "report", "bench", "analyze")
+COMMANDS = ("demo", "data", "key", "embed", "attack", "verify", "evidence", "report", "bench", "analyze", "doctor")
 _TRAINING = {"demo", "embed", "attack", "bench", "analyze"}
+
+
+_GUIDE = """\
+Indelible puts an ownership watermark into a neural network, attacks it as a thief would, and proves with a stated error
+rate that a model is yours.
+
+Five commands, in this order:
+
+  indelible demo                              everything below on built-in data, in a few minutes
+  indelible embed --out runs/app              train a small network with a watermark; add --data and --model for yours
+  indelible attack runs/app                   try to remove the watermark
+  indelible verify runs/app-ft                is the attacked model still provably yours? (exit code 0: yes, 1: no)
+  indelible report runs --out report.html     write all results on one page
+
+  To check the installation: indelible doctor
+More: indelible --help lists all commands, indelible COMMAND --help explains one with examples.
+Documentation: README.md and the folder docs/ of the source code; `make docs` builds the pages.
+"""
 
 
 class _Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, like all others."""
 
     def error(self, message: str) -> None:  # type: ignore[override]  # argparse declares NoReturn; exit never returns
-        self.exit(2, f"indelible: error: {message}. See '{self.prog} --help'.\n")
+        end = "" if message.endswith((".", "?")) else "."
+        self.exit(2, f"indelible: error: {message}{end} See '{self.prog} --help'.\n")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -52,14 +71,12 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def common(command: argparse.ArgumentParser) -> None:
-    """Add the options that every command has."""
-    command.add_argument("--json", action="store_true", help="print one JSON document instead of text for people")
-    command.add_argument("--quiet", action="store_true", help="no progress on standard error")
-
-
 def entry() -> int:
     """Run the command line in a process of its own, whose memory is ours to manage; :func:`main` is for any process."""
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions, and argcomplete ends the process
+        from indelible.base.imports import needed
+
+        needed("argcomplete", extra="completion", what="completion").autocomplete(parser())
     if _TRAINING.intersection(sys.argv[1:2]):
         keep_freed_memory()
     return main()
@@ -67,7 +84,13 @@ def entry() -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    arguments = parser().parse_args(argv)
+    if not (sys.argv[1:] if argv is None else argv):
+        print(_GUIDE, end="")
+        return 0
+    try:
+        arguments = parser().parse_args(argv)
+    except SystemExit as ended:  # argparse: 0 after --help, 2 after a bad option
+        return int(ended.code or 0)
     quiet = getattr(arguments, "json", False) or getattr(arguments, "quiet", False)
     try:
         with silenced(quiet):
@@ -77,7 +100,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"indelible: error: {message}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("indelible: interrupted; what was finished is on disk, run the same command to go on", file=sys.stderr)
+        print(
+            "indelible: interrupted. Finished work is saved; run the same command again to continue.", file=sys.stderr
+        )
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

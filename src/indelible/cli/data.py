@@ -1,11 +1,10 @@
-"""``indelible data``: which data sets there are, what is in them, and how to get them."""
+"""``indelible data``: list data sets, describe one, or fetch it."""
 
 import argparse
-import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from indelible.cli import common
+from indelible.cli.options import common, emit
 
 if TYPE_CHECKING:
     from indelible.data.sources import Source
@@ -26,8 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for action, text in (
         ("list", "show all named data sets"),
-        ("info", "show what is in one, its licence, and where it can be had"),
-        ("fetch", "bring one to disk; run it again to go on after an interruption"),
+        ("info", "show content, licence and sources of one data set"),
+        ("fetch", "download one data set; run it again to continue after an interruption"),
     ):
         lines = "\n".join(f"  {line}" for line in EXAMPLES if f" data {action}" in line)
         command = actions.add_parser(
@@ -38,14 +37,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if action != "list":
-            command.add_argument("name", metavar="NAME", help="the data set's name")
+            command.add_argument("name", metavar="NAME", help="name of the data set")
         if action == "fetch":
             command.add_argument(
                 "--from", dest="place", metavar="PLACE_OR_PATH",
-                help="one of the set's places, or a folder, archive or file that is here already",
+                help="source to fetch from (see `indelible data info`), or a folder, archive or file that you have",
             )  # fmt: skip
         command.add_argument(
-            "--root", metavar="DIR", help="where fetched sets live (default: $INDELIBLE_DATA or ~/.cache/indelible)"
+            "--root", metavar="DIR", help="folder of fetched data sets (default: $INDELIBLE_DATA or ~/.cache/indelible)"
         )
         common(command)
 
@@ -60,17 +59,15 @@ def _list(args: argparse.Namespace) -> int:
     from indelible.data.sources import SOURCES
 
     entries = [_describe(source, args.root) for source in SOURCES.entries()]
-    if args.json:
-        print(json.dumps(entries, indent=2))
-        return 0
-    print(f"{'name':<14} {'train':>7} {'test':>7} {'classes':>7}  {'image':<9} {'here':<9} title")
+    lines = [f"{'name':<14} {'train':>7} {'test':>7} {'classes':>7}  {'image':<9} {'here':<9} title"]
     for entry in entries:
         image = "x".join(map(str, entry["shape"]))
-        print(
+        lines.append(
             f"{entry['name']:<14} {entry['train']:>7,} {entry['test']:>7,} {len(entry['classes']):>7}  {image:<9} "
             f"{entry['state']:<9} {entry['title']}"
         )
-    print("A folder of images or an .npz file works in place of a name.")
+    lines.append("A folder of images or an .npz file works in place of a name.")
+    emit(args, entries, "\n".join(lines))
     return 0
 
 
@@ -79,22 +76,22 @@ def _info(args: argparse.Namespace) -> int:
 
     source = SOURCES[args.name]
     entry = _describe(source, args.root)
-    if args.json:
-        print(json.dumps(entry, indent=2))
-        return 0
-    print(f"{source.name}: {source.title}")
-    print(f"  images    {source.train:,} train, {source.test:,} test, {'x'.join(map(str, source.shape))}")
-    print(f"  classes   {len(source.classes)}: {', '.join(source.classes[:10])}{', ...' * (len(source.classes) > 10)}")
-    print(f"  licence   {source.licence}")
-    print(f"  cite      {source.citation}")
-    print(f"  homepage  {source.homepage}")
-    print(f"  here      {entry['state']}{': ' + entry['folder'] if entry['state'] != 'no' else ''}")
+    lines = [
+        f"{source.name}: {source.title}",
+        f"  images    {source.train:,} train, {source.test:,} test, {'x'.join(map(str, source.shape))}",
+        f"  classes   {len(source.classes)}: {', '.join(source.classes[:10])}{', ...' * (len(source.classes) > 10)}",
+        f"  licence   {source.licence}",
+        f"  cite      {source.citation}",
+        f"  homepage  {source.homepage}",
+        f"  here      {entry['state']}{': ' + entry['folder'] if entry['state'] != 'no' else ''}",
+    ]
     for place in source.places:
-        checked = "" if all(file.verified for file in place.files) else " (digest as published)"
-        print(f"  --from {place.name:<8} {place.title}{checked}")
+        checked = "" if place.verified else " (digest as published)"
+        lines.append(f"  --from {place.name:<8} {place.title}{checked}")
     if entry["state"] == "no":
         root = f" --root {shlex.quote(args.root)}" if args.root else ""
-        print(f"Fetch it with:  indelible data fetch {source.name}{root}")
+        lines.append(f"Fetch it with:  indelible data fetch {source.name}{root}")
+    emit(args, entry, "\n".join(lines))
     return 0
 
 
@@ -103,30 +100,29 @@ def _fetch(args: argparse.Namespace) -> int:
 
     folder = fetch(args.name, args.root, args.place)
     train, test = load(args.name, args.root)
-    if args.json:
-        found = {"name": args.name, "folder": str(folder), "train": len(train), "test": len(test)}
-        print(json.dumps(found, indent=2))
-    else:
-        print(f"{args.name}: {len(train):,} training and {len(test):,} test images, verified, in {folder}")
+    found = {"name": args.name, "folder": str(folder), "train": len(train), "test": len(test)}
+    emit(args, found, f"{args.name}: {len(train):,} training and {len(test):,} test images, verified, in {folder}")
     return 0
+
+
+def data_states(root: str | None = None) -> dict[str, str]:
+    """Return where each named data set is: ``built in``, ``yes`` for one that was fetched, ``no``."""
+    from indelible.data.sources import SOURCES
+
+    return {source.name: str(_describe(source, root)["state"]) for source in SOURCES.entries()}
 
 
 def _describe(source: "Source", root: str | None) -> dict[str, Any]:
     from indelible.data.install import MANIFEST
-    from indelible.data.roots import data_root
+    from indelible.data.sources.source import data_root
 
     folder = source.embedded or data_root(root) / source.name
     here = "built in" if source.embedded else "yes" if (folder / MANIFEST).is_file() else "no"
+    plain = ("name", "title", "train", "test", "licence", "citation", "homepage")
     return {
-        "name": source.name,
-        "title": source.title,
-        "train": source.train,
-        "test": source.test,
+        **{name: getattr(source, name) for name in plain},
         "shape": list(source.shape),
         "classes": list(source.classes),
-        "licence": source.licence,
-        "citation": source.citation,
-        "homepage": source.homepage,
         "places": {place.name: place.title for place in source.places},
         "state": here,
         "folder": str(folder),

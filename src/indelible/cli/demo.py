@@ -3,25 +3,22 @@
 import argparse
 from pathlib import Path
 
-from indelible.cli.options import emit
-
-__all__ = ["EXAMPLES", "HELP", "configure", "run"]
+from indelible.base.errors import InputError
+from indelible.cli.options import common, emit
 
 HELP = "embed, attack, verify and report on data that ships with the package (a few minutes)"
 EXAMPLES = [
     "indelible demo",
     "indelible demo --out my-demo --seeds 3",
-    "indelible demo                # again, after Ctrl-C: goes on where it was",
+    "indelible demo                # run it again after Ctrl-C: it continues",
 ]
 
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible demo``."""
-    from indelible.cli import common
-
     command.add_argument("--out", type=Path, default=Path("demo"), help="folder of the demo (default: demo)")
-    command.add_argument("--seeds", type=int, default=1, help="how many seeds, each a complete demo (default: 1)")
-    command.add_argument("--workers", type=int, help="processes, one thread each (default: the cores)")
+    command.add_argument("--seeds", type=int, default=1, help="number of seeds, each a complete demo (default: 1)")
+    command.add_argument("--workers", type=int, help="number of processes, one thread each (default: one per core)")
     common(command)
 
 
@@ -31,15 +28,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     from rich.console import Console
 
-    from indelible.base.errors import InputError
     from indelible.bench.demo import run_demo
     from indelible.report import terminal_table, write_report
-    from indelible.train.run import Run
+    from indelible.train.run_folder import Run
 
     if arguments.seeds < 1:
-        raise InputError(f"--seeds must be at least 1, but is {arguments.seeds}.")
+        raise InputError(f"--seeds must be at least 1, got {arguments.seeds}.")
     if arguments.workers is not None and arguments.workers < 1:
-        raise InputError(f"--workers must be at least 1, got {arguments.workers}. Leave it out to use the cores.")
+        raise InputError(f"--workers must be at least 1, got {arguments.workers}. Leave it out to use all cores.")
     began = time.monotonic()
     folders = run_demo(arguments.out, seeds=range(arguments.seeds), workers=arguments.workers)
     page = write_report(folders, arguments.out / "report.html", title="Indelible demo")

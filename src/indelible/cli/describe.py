@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from indelible.embed.base import advice
+from indelible.embedding.base import advice
 from indelible.evidence.check import Checked
 from indelible.report.format import equation, percent, verdict_note
-from indelible.train.run import Run
-from indelible.verify import Verdict
-
-__all__ = ["describe_certificate", "describe_check", "describe_run", "describe_verdict"]
+from indelible.train.run_folder import Run
+from indelible.verification import Verdict
 
 
 def describe_run(run: Run) -> str:

@@ -3,12 +3,15 @@
 import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from indelible.cli.checking import check, checking_options
-from indelible.cli.options import content_of, emit
-from indelible.cli.suspects import asked_suspect, asking_options
+from indelible.base.errors import DamagedFileError, InputError
+from indelible.cli.options import common, content_of, emit, owners
+from indelible.cli.suspect_options import asked_suspect, asking_options
 
-__all__ = ["EXAMPLES", "HELP", "configure", "run"]
+if TYPE_CHECKING:
+    from indelible.train.run_folder import Run
+    from indelible.verification import Suspect
 
 HELP = "commit to a key, date the commitment, claim a model with it, check a claim offline"
 EXAMPLES = [
@@ -28,8 +31,6 @@ _ACTIONS = ("commit", "timestamp", "claim", "check", "show", "sign", "verify-mod
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible evidence``."""
-    from indelible.cli import common
-
     actions = command.add_subparsers(dest="action", required=True, metavar="|".join(_ACTIONS))
     made = {
         "commit": actions.add_parser("commit", help="fix a key's samples, test and level, signed, before release"),
@@ -41,7 +42,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         "verify-model": actions.add_parser("verify-model", help="check a run's weights against such a signature"),
     }
     _owner_options(made["commit"], made["timestamp"], made["claim"])
-    checking_options(made["check"], made["show"])
+    _checking_options(made["check"], made["show"])
     made["show"].add_argument("--html", type=Path, help="write a self-contained page")
     made["sign"].add_argument("run_folder", type=Path, metavar="RUN")
     made["sign"].add_argument("--key", type=Path, required=True, help="elliptic-curve private key (PEM)")
@@ -58,25 +59,25 @@ def _owner_options(
     commit.add_argument("--out", type=Path, required=True, help="folder of the commitment; its identity.pem is secret")
     commit.add_argument("--alpha", type=float, default=1e-6, help="level of a claim (default: 1e-6)")
     commit.add_argument(
-        "--samples", type=int, help="samples to commit to (default: all the test images give; codebook: as in verify)"
+        "--samples", type=int, help="samples to commit to (default: all of the test images; codebook: as in verify)"
     )
     commit.add_argument(
         "--claims", type=int, default=1,
-        help="1: a claim opens everything and can be made again against others (default); N: so many claims, each with "
-        "samples or marks of its own, share alpha",
+        help="1: a claim opens everything, and can be repeated against other models (default); N: N claims, each with "
+        "its own samples or marks, share alpha",
     )  # fmt: skip
     commit.add_argument(
         "--open", type=int, metavar="N", help="samples, or marks of a codebook, that each claim opens (default: all)"
     )
-    commit.add_argument("--owner", default="", help="who commits: a name for people")
+    commit.add_argument("--owner", default="", help="name of the owner")
     timestamp.add_argument("commitment", type=Path)
-    timestamp.add_argument("--url", help="address of an authority; without it, the request is only written")
-    timestamp.add_argument("--attach", type=Path, metavar="TSR", help="an authority's answer that was fetched by hand")
+    timestamp.add_argument("--url", help="address of the authority; without it, only write the request")
+    timestamp.add_argument("--attach", type=Path, metavar="TSR", help="attach an answer that you fetched yourself")
     timestamp.add_argument("--roots", type=Path, help="root certificates to check the answer with (PEM)")
     claim.add_argument("commitment", type=Path)
     claim.add_argument("run_folder", type=Path, metavar="RUN", help="the owner's run: key, data, architecture")
     claim.add_argument("--out", type=Path, required=True, help="folder of the bundle")
-    claim.add_argument("--challenge", help="the auditor's: any text that you could not foresee")
+    claim.add_argument("--challenge", help="text that the auditor chose and you could not foresee")
     for command in (commit, claim):
         command.add_argument("--identity", type=Path, help="Ed25519 signing key (default: identity.pem of the folder)")
         command.add_argument("--data", help="carriers (default: the run's test images)")
@@ -86,7 +87,7 @@ def _owner_options(
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     known: Mapping[str, Callable[[argparse.Namespace], int]] = {
-        "commit": _commit, "timestamp": _timestamp, "claim": _claim, "check": check, "show": check, "sign": _sign,
+        "commit": _commit, "timestamp": _timestamp, "claim": _claim, "check": _check, "show": _check, "sign": _sign,
         "verify-model": _verify_model,
     }  # fmt: skip
     return known[arguments.action](arguments)
@@ -94,9 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _commit(arguments: argparse.Namespace) -> int:
     from indelible.base.files import tensor_digest
-    from indelible.cli.making import owners
     from indelible.evidence import Identity, commit
-    from indelible.evidence.redrawing import AUDITOR
+    from indelible.evidence.codebook_checks import AUDITOR
 
     saved, key, test = owners(arguments)
     made = commit(
@@ -119,7 +119,6 @@ def _commit(arguments: argparse.Namespace) -> int:
 
 
 def _timestamp(arguments: argparse.Namespace) -> int:
-    from indelible.base.errors import InputError
     from indelible.evidence import Commitment, attach_timestamp, request_timestamp
     from indelible.evidence.timestamp import REQUEST, send_request
 
@@ -145,7 +144,6 @@ def _timestamp(arguments: argparse.Namespace) -> int:
 
 
 def _claim(arguments: argparse.Namespace) -> int:
-    from indelible.cli.making import owners
     from indelible.evidence import Identity, claim
 
     saved, key, test = owners(arguments)
@@ -167,12 +165,11 @@ def _sign(arguments: argparse.Namespace) -> int:
     signature = sign_model(
         arguments.run_folder / "model.safetensors", arguments.run_folder / "model.sig", arguments.key
     )  # fmt: skip
-    emit(arguments, {"signature": str(signature)}, f"wrote {signature}. It shows integrity, not descent.")
+    emit(arguments, {"signature": str(signature)}, f"wrote {signature}. It shows unchanged weights, not their origin.")
     return 0
 
 
 def _verify_model(arguments: argparse.Namespace) -> int:
-    from indelible.base.errors import DamagedFileError
     from indelible.evidence.signing import verify_model
 
     weights, signature = arguments.run_folder / "model.safetensors", arguments.run_folder / "model.sig"
@@ -181,5 +178,85 @@ def _verify_model(arguments: argparse.Namespace) -> int:
     except DamagedFileError as error:
         emit(arguments, {"holds": False, "why": str(error)}, f"DOES NOT HOLD: {error}")
         return 1
-    emit(arguments, {"holds": True}, f"HOLDS: {weights} is what was signed. Descent takes a watermark.")
+    emit(arguments, {"holds": True}, f"HOLDS: {weights} is what was signed. Only a watermark shows its origin.")
     return 0
+
+
+def _checking_options(*commands: argparse.ArgumentParser) -> None:
+    """Add what the checker can give: roots, challenge, public key, the owner's key, the suspect."""
+    for command in commands:
+        command.add_argument("bundle", type=Path, help="folder that `indelible evidence claim` wrote")
+        command.add_argument(
+            "--roots", type=Path,
+            help="root certificates of the timestamp authority (PEM), from a source of your own; without them the "
+            "date is not established",
+        )  # fmt: skip
+        command.add_argument(
+            "--challenge", help="challenge that you set; without it, the claimant could foresee the questions"
+        )
+        command.add_argument("--public-key", help="the owner's public key, if you know it (64 hexadecimal digits)")
+        command.add_argument("--key", type=Path, help="the owner's key, shown under seal: check the derivation too")
+        command.add_argument("--data", help="carriers: needed with --key; codebook: the images you brought")
+        command.add_argument("--run", dest="shown_run", type=Path, help="the owner's run, instead of --key and --data")
+        asking_options(
+            command, unless="do not ask again", model="that of --run; required without --run", log=False,
+            budget=False,
+        )  # fmt: skip
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from indelible.cli.describe import describe_check
+    from indelible.evidence import check_bundle
+
+    roots = None if arguments.roots is None else content_of(arguments.roots)
+    checked = check_bundle(
+        arguments.bundle, roots=roots, challenge=arguments.challenge, public_key=arguments.public_key,
+        **_shown(arguments),
+    )  # fmt: skip
+    document, text = checked.to_json(), describe_check(checked)
+    if arguments.action == "show" and arguments.html is not None:
+        from indelible.report.bundle_page import write_page
+
+        write_page(arguments.bundle, checked, arguments.html)
+        document, text = {**document, "page": str(arguments.html)}, f"{text}\nwrote {arguments.html}"
+    emit(arguments, document, text)
+    return 0 if checked.holds and checked.claim is not None and checked.claim["verdict"]["owned"] else 1
+
+
+def _shown(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what an expert may look into besides the bundle: the key under seal, the suspect itself."""
+    from indelible.data import load
+    from indelible.keys import Key
+
+    found: dict[str, Any] = {}
+    run: Run | None = None
+    if arguments.shown_run is not None:
+        if arguments.key is not None:
+            raise InputError("--run holds a key itself: leave out --key.")
+        arguments.run_folder = arguments.shown_run
+        run, key, carriers = owners(arguments)
+        found = {"key": key, "carriers": carriers}
+    elif arguments.key is not None:
+        alone = arguments.key.is_dir() and Key.load(arguments.key).labels == "codebook"
+        if arguments.data is None and not alone:
+            raise InputError("--key needs --data: the carriers that the samples were drawn on.")
+        found = {"key": Key.load(arguments.key)}
+    if arguments.data is not None and arguments.shown_run is None:
+        found["carriers"] = load(arguments.data)[1]
+    if arguments.suspect is not None:
+        found["suspect"] = _suspect(arguments, run)
+    return found
+
+
+def _suspect(arguments: argparse.Namespace, run: "Run | None") -> "Suspect | None":
+    """Open the suspect as the commitment wants it asked; None if that is damaged, which the check will say."""
+    from indelible.evidence import Commitment
+    from indelible.evidence.bundle import check_place
+
+    check_place(arguments.bundle)
+    try:
+        stated = Commitment.load(arguments.bundle).key
+    except DamagedFileError:
+        return None
+    return asked_suspect(arguments, int(stated["classes"]), tuple(stated["shape"]), run)

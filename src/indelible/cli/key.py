@@ -1,13 +1,13 @@
-"""``indelible key``: make a key, look at one, draw its mark."""
+"""``indelible key``: make a key, show it, draw its marks."""
 
 import argparse
 from pathlib import Path
 
-from indelible.cli.options import emit, key_options
+from indelible.base.errors import InputError
+from indelible.cli.known_names import data_name
+from indelible.cli.options import common, emit, key_options, make_key
 
-__all__ = ["EXAMPLES", "HELP", "configure", "run"]
-
-HELP = "make, show and picture watermark keys"
+HELP = "make a watermark key, show it, or draw its marks"
 EXAMPLES = [
     "indelible key create my-key --classes 10 --shape 3 32 32",
     "indelible key create my-key --data cifar10 --kind noise",
@@ -18,25 +18,28 @@ EXAMPLES = [
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible key``."""
-    from indelible.cli import common
-
     actions = command.add_subparsers(dest="action", required=True, metavar="create|show|picture")
     create = actions.add_parser("create", help="draw a secret and write a key folder")
-    create.add_argument("folder", type=Path)
+    create.add_argument("folder", type=Path, help="folder to write the key to")
     create.add_argument(
-        "--data", help="take classes and shape from this data set, and bind a codebook to its test images"
+        "--data", type=data_name, metavar="NAME|PATH",
+        help="take classes and shape from this data set, and bind a codebook to its test images",
+    )  # fmt: skip
+    create.add_argument("--classes", type=int, metavar="K", help="number of classes of the model")
+    create.add_argument(
+        "--shape", type=int, nargs=3, metavar=("C", "H", "W"), help="channels, height and width of an image"
     )
-    create.add_argument("--classes", type=int)
-    create.add_argument("--shape", type=int, nargs=3, metavar=("C", "H", "W"))
     key_options(create)
     show = actions.add_parser("show", help="print a key's public part and check it against its digest")
-    show.add_argument("folder", type=Path)
+    show.add_argument("folder", type=Path, help="folder of the key")
     picture = actions.add_parser(
-        "picture", help="draw images without and with the mark; a codebook's marks, each with its class"
+        "picture", help="draw images without and with the mark; for a codebook, every mark with its class"
     )
-    picture.add_argument("folder", type=Path)
-    picture.add_argument("--data", required=True, help="data set to draw on")
-    picture.add_argument("--out", type=Path, default=Path("marked.png"))
+    picture.add_argument("folder", type=Path, help="folder of the key")
+    picture.add_argument(
+        "--data", type=data_name, required=True, metavar="NAME|PATH", help="data set whose images get the marks"
+    )
+    picture.add_argument("--out", type=Path, default=Path("marked.png"), help="picture to write (default: marked.png)")
     for action in (create, show, picture):
         common(action)
 
@@ -53,28 +56,25 @@ def run(arguments: argparse.Namespace) -> int:
         emit(arguments, public, "\n".join(f"{name:13} {value}" for name, value in public.items()))
         return 0
     from indelible.data import load
-    from indelible.report.sheet import write_sheet
+    from indelible.report.mark_galleries import write_contact_sheet
 
     _, test = load(arguments.data)
-    write_sheet(key, test, arguments.out)
+    write_contact_sheet(key, test, arguments.out)
     shows = "every mark and its secret class" if key.labels == "codebook" else "the mark"
-    text = f"wrote {arguments.out}: it shows {shows}, so keep it like the key"
+    text = f"wrote {arguments.out}. It shows {shows}: keep it as secret as the key."
     emit(arguments, {"picture": str(arguments.out)}, text)
     return 0
 
 
 def _create(arguments: argparse.Namespace) -> int:
-    from indelible.base.errors import InputError
-    from indelible.cli.making import make_key
-
     classes, shape, test = arguments.classes, arguments.shape, None
+    if arguments.data is None and (classes is None or shape is None):
+        raise InputError("a key needs --data NAME, or both --classes K and --shape C H W.")
     if arguments.data is not None:
         from indelible.data import load
 
         train, test = load(arguments.data)
         classes, shape = len(train.classes), train.shape
-    if classes is None or shape is None:
-        raise InputError("a key needs --data NAME, or --classes K and --shape C H W.")
     key = make_key(arguments, classes, tuple(shape), test)
     key.save(arguments.folder)
     document = {
@@ -82,8 +82,8 @@ def _create(arguments: argparse.Namespace) -> int:
         "marks": key.marks, "bound": key.bound,
     }  # fmt: skip
     text = (
-        f"wrote {arguments.folder} (digest {key.digest[:16]}...). Keep secret.key safe and to yourself: without it "
-        "nothing can be shown, and whoever has it can show the same."
+        f"wrote {arguments.folder} (digest {key.digest[:16]}...). Keep secret.key safe and secret: without it you "
+        "cannot prove anything, and anyone who has it can claim your model."
     )
     emit(arguments, document, text)
     return 0

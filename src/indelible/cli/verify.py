@@ -1,11 +1,18 @@
 """``indelible verify``: is this model derived from the owner's?"""
 
 import argparse
+import glob
+import io
 import sys
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indelible.cli.deciding import (
+from indelible.base.errors import InputError
+from indelible.cli.options import accuracy_budget, common, emit, threads_option
+from indelible.cli.suspect_options import asked_suspect, asking_options
+from indelible.cli.verify_options import (
     deciding_options,
     decision,
     in_family,
@@ -13,17 +20,14 @@ from indelible.cli.deciding import (
     planned_session,
     show_plan,
 )
-from indelible.cli.options import emit
-from indelible.cli.suspects import asked_suspect, asking_options
-from indelible.cli.verify_runs import verify_runs
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from indelible.data.images import Data
     from indelible.keys import Key
-    from indelible.train.run import Run
-    from indelible.verify import SessionPlan, Suspect, Verdict
-
-__all__ = ["EXAMPLES", "HELP", "configure", "run"]
+    from indelible.train.run_folder import Run
+    from indelible.verification import SessionPlan, Suspect, Verdict
 
 HELP = "decide whether a model carries a key's watermark (exit code 1 if that is not shown)"
 EXAMPLES = [
@@ -42,12 +46,11 @@ EXAMPLES = [
     "indelible verify runs/app --export questions.npz && indelible verify runs/app --suspect answers.csv",
     "indelible verify runs/cw --certificate --sigma 0.05 --draws 200",
 ]
+_ALONE = ("run_folder", "suspect", "export", "certificate", "log", "family")
 
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible verify``."""
-    from indelible.cli import common
-
     command.add_argument(
         "run_folder", type=Path, metavar="RUN", nargs="?",
         help="folder of a run: the suspect, or with --suspect the owner's run, for key, data and architecture",
@@ -58,10 +61,9 @@ def configure(command: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="several runs, as folders or a pattern: a verdict for each, and a table",
     )
-    command.add_argument(
-        "--ba-drop", type=float, default=2.0, metavar="POINTS",
-        help="with --runs: accuracy that the strongest attack may have cost, in percentage points (default: 2)",
-    )  # fmt: skip
+    accuracy_budget(
+        command, "with --runs: accuracy that the strongest attack may have cost, in percentage points", default=0.02
+    )
     command.add_argument("--key", type=Path, help="key folder (default: the run's own, or that of the run it attacks)")
     command.add_argument("--data", help="carriers: a data set whose test images are marked (default: the run's)")
     command.add_argument("--alpha", type=float, default=1e-6, help="level of the decision (default: 1e-6)")
@@ -75,23 +77,22 @@ def configure(command: argparse.ArgumentParser) -> None:
         metavar="N",
         help="mark only N test images, which the key chooses: fewer queries (default of a codebook: 200)",
     )
-    command.add_argument("--accuracy", action="store_true", help="ask a --suspect for BA too: one query a test image")
-    command.add_argument("--export", type=Path, metavar="NPZ", help="write the questions for somebody else to answer")
+    command.add_argument("--accuracy", action="store_true", help="also measure BA of --suspect: a query per test image")
+    command.add_argument("--export", type=Path, metavar="NPZ", help="write the queries for someone else to answer")
     asking_options(command, unless="the run's own model")
     command.add_argument(
         "--certificate", action="store_true", help="also certify the mark against changes of the weights (white box)"
     )
     command.add_argument("--sigma", type=float, default=1.0, help="weight noise of the certificate (default: 1)")
     command.add_argument("--draws", type=int, default=1000, help="noisy copies of the certificate (default: 1000)")
-    command.add_argument("--threads", type=int, help="CPU threads to compute with (default: torch's choice)")
+    threads_option(command)
     common(command)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     if arguments.plan or arguments.runs:
-        return show_plan(arguments) if arguments.plan else verify_runs(arguments, run)
-    from indelible.base.errors import InputError
+        return show_plan(arguments) if arguments.plan else _verify_runs(arguments)
     from indelible.base.progress import wanted
     from indelible.cli.describe import describe_certificate, describe_verdict
     from indelible.train.devices import pinned_threads
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     owner = None
     if key.labels == "keyed":
         if saved is None:
-            raise InputError("keyed labels are asked on embedded samples: name the owner's run, or one made from it.")
+            raise InputError("keyed labels need the embedded samples: give the owner's run, or one made from it.")
         owner = saved.images()[0]
         options["embedded"] = key.questions(owner, None)
     options["accuracy"] = own or arguments.accuracy
@@ -116,13 +117,14 @@ def run(arguments: argparse.Namespace) -> int:
             if wanted():
                 print(plan.sentence, file=sys.stderr)
         verdict = in_family(_verdict(arguments, suspect, key, test, options, plan), arguments.family)
-        document, text = verdict.to_json(), describe_verdict(verdict.to_json())
+        document = verdict.to_json()
+        text = "\n".join([describe_verdict(document), *_more_carriers(verdict, len(test))])
         if plan is not None:
             document["plan"] = plan.to_json()
         if own and saved is not None:
             saved.keep_verdict(document)
         if arguments.certificate and own and saved is not None:
-            from indelible.verify import certify
+            from indelible.verification import certify
 
             certificate = certify(
                 saved.model(),
@@ -137,11 +139,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if verdict.owned else 1
 
 
+def _more_carriers(verdict: "Verdict", images: int) -> list[str]:
+    """Say, in a line, how a codebook's verdict that is not shown may become clear: a weak mark shows on more images."""
+    asked = round(verdict.counts.get("carriers", 0.0))
+    if verdict.owned or not 0 < asked < images:
+        return []
+    more = min(images, 5 * asked)
+    said = f"A weak mark shows on more images: --carriers {more} asks each mark on that many instead of {asked}."
+    return [f"{said} It is a second try, so compare its p with half of alpha, {verdict.alpha / 2:g}."]
+
+
 def _asked_about(arguments: argparse.Namespace) -> "tuple[Run | None, Key, Data]":
-    from indelible.base.errors import InputError
     from indelible.data import load
     from indelible.keys import Key
-    from indelible.train.run import Run
+    from indelible.train.run_folder import Run
 
     saved = None if arguments.run_folder is None else Run.load(arguments.run_folder)
     if saved is None and (
@@ -149,14 +160,14 @@ def _asked_about(arguments: argparse.Namespace) -> "tuple[Run | None, Key, Data]
     ):
         raise InputError("name a run, or --suspect PLACE with --key FOLDER and --data NAME.")
     if arguments.certificate and arguments.suspect is not None:
-        raise InputError("a certificate is of weights: give the run alone, without --suspect.")
+        raise InputError("--certificate needs the weights: give the run alone, without --suspect.")
     if arguments.budget is not None and arguments.log is None:
         raise InputError("--budget counts over sessions: it needs --log FILE.")
     key = saved.key() if saved is not None and arguments.key is None else Key.load(arguments.key)
     _, test = load(arguments.data or (saved.data if saved is not None else ""))
     if arguments.carriers is not None:
         if not 0 < arguments.carriers <= len(test):
-            raise InputError(f"--carriers must be 1..{len(test)}, the test images, but is {arguments.carriers}.")
+            raise InputError(f"--carriers must be 1..{len(test)}, the test images, got {arguments.carriers}.")
         if key.labels != "codebook":
             test = test.gather(key.choose("test images", len(test), arguments.carriers).sort().values)
         elif arguments.queries is None:
@@ -166,7 +177,7 @@ def _asked_about(arguments: argparse.Namespace) -> "tuple[Run | None, Key, Data]
 
 def _suspect(arguments: argparse.Namespace, saved: "Run | None", key: "Key") -> "Suspect":
     from indelible.attacks import deployed
-    from indelible.verify import as_suspect
+    from indelible.verification import as_suspect
 
     if arguments.suspect is not None or saved is None:
         return asked_suspect(arguments, key.classes, key.shape, saved)
@@ -179,7 +190,7 @@ def _verdict(
     arguments: argparse.Namespace, suspect: "Suspect", key: "Key", test: "Data", options: dict[str, Any],
     plan: "SessionPlan | None",
 ) -> "Verdict":  # fmt: skip
-    from indelible.verify import verify, verify_logged
+    from indelible.verification import verify, verify_logged
 
     if arguments.log is None:
         return verify(suspect, key, test, **options)
@@ -191,19 +202,93 @@ def _verdict(
 def _export(arguments: argparse.Namespace, key: "Key", test: "Data", options: dict[str, Any]) -> int:
     import numpy as np
 
-    from indelible.base.errors import InputError
     from indelible.base.files import replacing
-    from indelible.verify import planned, verify
-    from indelible.verify.asking import order_seed
+    from indelible.verification import planned, verify
+    from indelible.verification.careful_queries import order_seed
 
     if options.get("test") == "sequential":
-        raise InputError("a sequential test decides as it goes: its questions cannot be written down before.")
+        raise InputError("--export does not go with --test sequential, which decides after every answer.")
     plan = planned(lambda stand_in: verify(stand_in, key, test, **options), seed=order_seed(key))
     with replacing(arguments.export) as temporary, temporary.open("wb") as handle:
         np.savez_compressed(handle, images=plan.images.numpy(), digests=np.array(plan.digests))
     text = (
         f"wrote {arguments.export}: {len(plan)} images and their digests, shuffled. Answer them in a file .csv with "
-        "the columns digest,label and give that as --suspect. The marks are in it: to whom it is shown, they are known."
+        "the columns digest,label and give that as --suspect. Anyone who sees it learns the marks."
     )
     emit(arguments, {"questions": str(arguments.export), "queries": len(plan)}, text)
     return 0
+
+
+def _found_runs(patterns: Sequence[str]) -> list[Path]:
+    """Return the folders that are named, and of patterns those that hold a finished run; each once."""
+    from indelible.train.run_folder import Run
+
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        if Path(pattern).exists() or not glob.has_magic(pattern):
+            found[Path(pattern)] = None  # named: what is wrong with it is told when it is read
+            continue
+        matches = map(Path, sorted(glob.glob(pattern)))  # noqa: PTH207 - Path.glob takes no absolute pattern
+        found |= dict.fromkeys(folder for folder in matches if Run.finished(folder))
+    if not found:
+        raise InputError(f"--runs {' '.join(patterns)}: there is no finished run. Make one with `indelible attack`.")
+    return list(found)
+
+
+def _verify_runs(arguments: argparse.Namespace) -> int:
+    """Verify every run with the same options, keep each verdict in its folder, and print a table.
+
+    The exit code is 0 when every run is owned, 1 otherwise.
+    """
+    from rich.console import Console
+
+    from indelible.bench.attack_suite import strongest
+    from indelible.bench.measurement import of_run
+    from indelible.train.run_folder import Run
+
+    for name in _ALONE:
+        if getattr(arguments, name):
+            raise InputError(
+                f"--runs verifies the models of runs: leave out {'RUN' if name == 'run_folder' else f'--{name}'}."
+            )
+    runs = []
+    for folder in _found_runs(arguments.runs):
+        one = argparse.Namespace(**{**vars(arguments), "runs": [], "run_folder": folder})
+        with redirect_stdout(io.StringIO()):  # each would print its own result; here they are the rows of one table
+            run(one)
+        runs.append(Run.load(folder))
+    verdicts = [one.verdict() or {} for one in runs]
+    found = strongest([of_run(run) for run in runs], arguments.ba_drop).stage
+    worst = None if found is None else found.run
+    if not arguments.json:
+        Console().print(_table(runs, verdicts))
+    said = "" if worst is None else f"strongest attack within {100 * arguments.ba_drop:g} points: {worst.folder}"
+    if worst is None and any("held_out" in run.record.metrics for run in runs):
+        said = f"no attack stayed within {100 * arguments.ba_drop:g} points of accuracy"
+    document = {
+        "verdicts": [{"run": str(run.folder), **verdict} for run, verdict in zip(runs, verdicts, strict=True)],
+        "strongest": None if worst is None else str(worst.folder),
+    }
+    emit(arguments, document, said)
+    return 0 if all(verdict.get("owned") for verdict in verdicts) else 1
+
+
+def _table(runs: "Sequence[Run]", verdicts: Sequence[Mapping[str, Any]]) -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+
+    from indelible.bench.make_run_folder import HELD_OUT
+    from indelible.report.format import p_value, percent
+
+    drawn = RichTable(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    drawn.add_column("Run", overflow="fold")
+    for title in ("Held-out BA", "BA", "WSR", "p", "Owned"):
+        drawn.add_column(title, justify="right", no_wrap=True)
+    for run, verdict in zip(runs, verdicts, strict=True):
+        held = run.record.metrics.get(HELD_OUT) or {}
+        drawn.add_row(
+            escape(run.folder.name), percent(held.get("after")), percent(verdict.get("ba")),
+            percent(verdict.get("wsr")), p_value(verdict.get("p_value")), "yes" if verdict.get("owned") else "no",
+        )  # fmt: skip
+    return drawn

@@ -1,4 +1,4 @@
-"""Where images come from: one file per source; splits; augmentation on tensors; batches."""
+"""Load images: one file per source; splits; augmentation on tensors; batches."""
 
 from indelible.data.catalog import fetch, load
 from indelible.data.convert import as_data

@@ -3,10 +3,6 @@
 As in the paper (Section 4.1 and the usual CIFAR recipe): pad by 4 pixels of zeros on every side, crop back to the
 original size at a random place, flip left-right with probability one half. For larger images the padding grows in
 proportion (an eighth of the height).
-
-``"crop-alternate"`` flips each image in every second epoch, half of them in the first one: in two epochs the network
-sees each image and its mirror image once, where independent flips show one of them twice half of the time (as in fast
-CIFAR-10 recipes since airbench, Jordan 2024).
 """
 
 from typing import Literal
@@ -18,20 +14,8 @@ from torch.nn import functional as F
 from indelible.base.errors import UnknownNameError
 from indelible.data.share import WHOLE, Share
 
-__all__ = [
-    "AUGMENTATIONS",
-    "Augmentation",
-    "Normalization",
-    "augment",
-    "crop",
-    "denormalise",
-    "flip",
-    "normalise",
-    "to_float",
-]
-
-Augmentation = Literal["crop-flip", "crop-alternate", "crop", "none"]
-AUGMENTATIONS: tuple[Augmentation, ...] = ("crop-flip", "crop-alternate", "crop", "none")
+Augmentation = Literal["crop-flip", "crop", "none"]
+AUGMENTATIONS: tuple[Augmentation, ...] = ("crop-flip", "crop", "none")
 Normalization = tuple[tuple[float, ...], tuple[float, ...]]
 
 
@@ -57,16 +41,9 @@ def denormalise(images: Tensor, by: Normalization | None) -> Tensor:
 
 
 def crop(images: Tensor, top: Tensor, left: Tensor, padding: int) -> Tensor:
-    """Pad by zeros and crop each image at its own place.
+    """Pad (N, C, H, W) by zeros on every side and crop each image back to its size at its own place.
 
-    Args:
-        images: (N, C, H, W) of any type.
-        top: int64 (N,), rows of the crops' upper edges in the padded image, 0 .. 2 * padding.
-        left: int64 (N,), columns of the crops' left edges.
-        padding: Pixels of zeros on every side.
-
-    Returns:
-        (N, C, H, W).
+    ``top`` and ``left`` (int64, (N,)) are the crops' edges in the padded images, 0 .. 2 * padding.
     """
     count, channels, height, width = images.shape
     padded = F.pad(images, (padding,) * 4)
@@ -89,9 +66,8 @@ def flip(images: Tensor, which: Tensor) -> Tensor:
 
 
 def augment(
-    images: Tensor, kind: Augmentation, random: torch.Generator, share: Share = WHOLE, total: int | None = None,
-    flips: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    images: Tensor, kind: Augmentation, random: torch.Generator, share: Share = WHOLE, total: int | None = None
+) -> Tensor:
     """Augment a batch.
 
     Args:
@@ -101,7 +77,6 @@ def augment(
         share: Which part of a batch of several processes ``images`` are. Numbers are drawn for the whole batch, so that
             an image is treated alike whichever process handles it.
         total: Rows of the whole batch; by default those of ``images``.
-        flips: Which rows of the whole batch ``"crop-alternate"`` flips: bool, on the CPU; drawn when it is not said.
     """
     if kind not in AUGMENTATIONS:
         raise UnknownNameError("augmentation", kind, AUGMENTATIONS)
@@ -112,8 +87,6 @@ def augment(
     places = torch.randint(0, 2 * padding + 1, (2, count), generator=random)
     top, left = (share.of(row).to(images.device, non_blocking=True) for row in places)
     images = crop(images, top, left, padding)
-    if kind != "crop":
-        if kind == "crop-flip" or flips is None:
-            flips = torch.rand(count, generator=random, dtype=torch.float32) < 0.5
-        images = flip(images, share.of(flips))
+    if kind == "crop-flip":
+        images = flip(images, share.of(torch.rand(count, generator=random, dtype=torch.float32) < 0.5))
     return images

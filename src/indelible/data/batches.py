@@ -12,8 +12,6 @@ from indelible.data.augment import Augmentation, augment, to_float
 from indelible.data.images import Batch, Data
 from indelible.data.share import WHOLE, Share
 
-__all__ = ["Batches", "rows_of"]
-
 _CPU = torch.device("cpu")
 
 
@@ -45,10 +43,10 @@ class Batches:
         if len(self.data) == 0:
             raise InputError(f"the data set {self.data.name!r} is empty. Give at least two images.")
         if self.batch_size < 2:
-            raise InputError(f"the batch size must be at least 2, but is {self.batch_size}.")
+            raise InputError(f"the batch size must be at least 2, got {self.batch_size}.")
         if self.batch_size % self.world:
             raise InputError(
-                f"the batch size must be a multiple of the {self.world} processes that share it, but is "
+                f"the batch size must be a multiple of the {self.world} processes that share it, got "
                 f"{self.batch_size}. Choose {self.batch_size - self.batch_size % self.world + self.world}."
             )
 
@@ -78,40 +76,20 @@ class Batches:
         """Return the rows of the data set that batch ``step`` of ``epoch`` has, over all processes: int64 (n,)."""
         return self.order(epoch)[step * self.batch_size :][: self.rows(step)]
 
-    def flips(self, epoch: int) -> Tensor:
-        """Return which images are flipped in ``epoch`` when flips alternate: bool (N,), the others in the next one."""
-        first = torch.rand(len(self.data), generator=generator(self.seed, "flips"), dtype=torch.float32) < 0.5
-        return first ^ bool(epoch % 2)
-
     def epoch(self, epoch: int, *, start: int = 0) -> Iterator[Batch]:
         """Yield (float images in [0, 1], int64 labels) of ``epoch``, from its batch ``start`` on."""
         order = self.order(epoch)[: self.steps * self.batch_size]
-        rows = rows_of(order[start * self.batch_size :], self.batch_size, self.rank, self.world)
-        flips = self.flips(epoch)[order] if self.augmentation == "crop-alternate" else None
-        for step, (images, labels) in enumerate(self._read(rows, self.steps - start), start):
+        parts = [self.share(step).of(rows) for step, rows in enumerate(order.split(self.batch_size))]
+        for step, (images, labels) in enumerate(self._read(parts[start:]), start):
             random = generator(self.seed, "augment", epoch, step, 0)
             share, total = self.share(step), self.rows(step)
-            turned = None if flips is None else flips[step * self.batch_size :][:total]
-            yield to_float(augment(images, self.augmentation, random, share, total, turned)), labels
+            yield to_float(augment(images, self.augmentation, random, share, total)), labels
 
-    def _read(self, rows: Tensor, steps: int) -> Iterator[Batch]:
+    def _read(self, parts: list[Tensor]) -> Iterator[Batch]:
         size = self.batch_size // self.world
-        last = (steps - 1) * size  # where the last batch starts; handled whole, it may be larger than a part
-        if steps > 0 and len(rows) - last > size:
-            yield from self.data.iterate(rows[:last], size, self.device)
-            yield from self.data.iterate(rows[last:], len(rows) - last, self.device)
-        else:
-            yield from self.data.iterate(rows, size, self.device)
-
-
-def rows_of(order: Tensor, batch_size: int, rank: int, world: int) -> Tensor:
-    """Return the rows of every batch that process ``rank`` of ``world`` handles, in order.
-
-    Each batch is dealt out row by row; a last batch of fewer than ``2 * world`` rows goes to every process whole.
-    """
-    if world == 1:
-        return order
-    parts = [
-        batch if len(batch) < 2 * world else Share(rank, world).of(batch) for batch in torch.split(order, batch_size)
-    ]
-    return torch.cat(parts)
+        # A last batch that every process handles whole may be larger than a part.
+        last = parts.pop() if parts and len(parts[-1]) > size else None
+        if parts:
+            yield from self.data.iterate(torch.cat(parts), size, self.device)
+        if last is not None:
+            yield from self.data.iterate(last, len(last), self.device)

@@ -1,32 +1,40 @@
 """Named data sets: load them when they are there, fetch them when they are not.
 
-Fetched sets live in ``$INDELIBLE_DATA``, or ``~/.cache/indelible`` when that is not set, one folder each.
+Fetched sets live in ``$INDELIBLE_DATA``, or ``~/.cache/indelible`` when that is not set, one folder each. Options may
+follow a name, so that one piece of text - in a run, a preset, a command - says all of it:
+
+| option | what |
+|---|---|
+| ``train``, ``test`` | so many images of each split, chosen by a fixed seed: ``cifar10?train=5000&test=1000`` |
+| ``size`` | of an image folder: height and width of the pictures |
+| ``classes`` | of an image folder: path of a list of its classes |
+| ``per_class`` | of an image folder: training and test images of each class: ``imagenet?size=224&per_class=500,50`` |
 """
 
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import torch
 
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.progress import Progress
 from indelible.base.seeding import generator
-from indelible.data.cache import read_cache, write_cache
 from indelible.data.download import UnreachableError
 from indelible.data.images import Data
-from indelible.data.install import MANIFEST, check_counts, install, intact, read_manifest, verify_raw
-from indelible.data.options import split_options
-from indelible.data.roots import data_root
+from indelible.data.install import MANIFEST, install, intact, read_installed, read_manifest
 from indelible.data.sources import SOURCES
 from indelible.data.sources.folder import folder_splits, read_folder
 from indelible.data.sources.npz import npz_splits, read_npz
-from indelible.data.sources.source import Pair, Source
+from indelible.data.sources.source import Pair, Source, data_root
 
-__all__ = ["data_root", "fetch", "load"]
+__all__ = ["DataOptions", "data_root", "fetch", "load", "split_options"]
 
 _TEST_SHARE = 0.1
+_NAMES = ("train", "test", "size", "classes", "per_class")
 
 
 def load(
@@ -43,7 +51,7 @@ def load(
     Args:
         name: A name that ``indelible data list`` shows, or the path of an image folder or of an ``.npz`` file. When a
             path holds only one split, a tenth of it is kept apart as test images, chosen by a fixed seed. Options may
-            follow behind a question mark (:mod:`indelible.data.options`): ``cifar10?train=5000&test=1000``.
+            follow behind a question mark: ``cifar10?train=5000&test=1000``.
         root: Where fetched sets live; see :func:`data_root`.
         size: Height and width that pictures of a folder are brought to (shorter side scaled, centre cropped); without
             it all pictures must have one size.
@@ -114,14 +122,7 @@ def _load_named(source: Source, root: str | Path | None) -> Pair:
         raise InputError(
             f"the data set {source.name!r} is not in {folder}. Run: indelible data fetch {source.name}{option}"
         )
-    manifest = read_manifest(folder)
-    pair = read_cache(source, folder, manifest)
-    if pair is None:
-        verify_raw(folder, manifest)
-        pair = source.read(folder / "raw")
-        check_counts(source, pair)
-        write_cache(folder, manifest, pair)
-    return pair
+    return read_installed(source, folder)
 
 
 def _load_path(path: Path, folder: Callable[..., Data], per_class: tuple[int | None, int | None]) -> tuple[Data, Data]:
@@ -142,3 +143,56 @@ def _load_path(path: Path, folder: Callable[..., Data], per_class: tuple[int | N
         raise InputError(f"{path} holds {len(whole)} image, too few to keep a test share. Give at least two images.")
     Progress(path.name, 0).line(f"{path} has one split only: {kept} of {len(whole)} images are kept apart for testing")
     return whole.subset(order[kept:].sort().values), whole.subset(order[:kept].sort().values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """Options behind a name; see the table in the module's header."""
+
+    train: int | None = None
+    test: int | None = None
+    size: int | None = None
+    classes: str | None = None
+    per_class: tuple[int | None, int | None] | None = None
+
+    def part(self, pair: tuple[Data, Data]) -> tuple[Data, Data]:
+        """Return the part of ``(train, test)`` that is asked for."""
+        return _some(pair[0], self.train, "train"), _some(pair[1], self.test, "test")
+
+
+def split_options(name: str) -> tuple[str, DataOptions]:
+    """Split ``name?option=value&...`` into the bare name and its options.
+
+    Raises:
+        InputError: An option is unknown, or its value is not a number.
+    """
+    bare, mark, text = name.partition("?")
+    if not mark:
+        return bare, DataOptions()
+    given = dict(parse_qsl(text, keep_blank_values=True))
+    for option in given:
+        if option not in _NAMES:
+            raise UnknownNameError("option of a data set", option, _NAMES)
+    try:
+        numbers = {option: int(given[option]) for option in ("train", "test", "size") if option in given}
+        per_class = None
+        if "per_class" in given:
+            first, second = given["per_class"].split(",")
+            per_class = int(first), int(second)
+    except ValueError as error:
+        raise InputError(
+            f"options of a data set are whole numbers, such as cifar10?train=5000&test=1000 or per_class=500,50, got "
+            f"{name!r}."
+        ) from error
+    if min([1, *numbers.values()]) < 1:
+        raise InputError(f"numbers in {name!r} must be at least 1.")
+    return bare, DataOptions(**numbers, classes=given.get("classes"), per_class=per_class)
+
+
+def _some(data: Data, count: int | None, split: str) -> Data:
+    if count is None:
+        return data
+    if count > len(data):
+        raise InputError(f"{data.name!r} has {len(data)} {split} images, got {split}={count}. Give a smaller number.")
+    order = torch.randperm(len(data), generator=generator(0, f"{split} images"))
+    return data.subset(order[:count].sort().values)

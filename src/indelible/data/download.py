@@ -1,36 +1,36 @@
 """Downloads that can be interrupted: resumed where they stopped, checked by digest, renamed only when whole.
 
-Bytes go to ``NAME.part``; ``NAME.part.json`` remembers the address and the server's mark of the version (ETag or date).
-A later call asks for the rest (HTTP Range, If-Range). A server that cannot do that, or whose file has changed, sends
-the whole file and the download starts over. A file whose digest is wrong is deleted and refused, never used.
+Bytes go to ``NAME.part``; a later call asks for the rest (HTTP Range). A server that cannot do that sends the whole
+file and the download starts over. A file whose digest is wrong is deleted and refused; one that was put together from
+two sessions is downloaded once more first, since the server's file may have changed between them.
 """
 
 import contextlib
+import gzip
+import hashlib
 import http.client
-import json
 import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import zlib
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from indelible.base.errors import DamagedFileError, IndelibleError, InputError
-from indelible.base.files import write_json
+from indelible.base.files import disk_errors
 from indelible.base.progress import Progress
-from indelible.data.disk import check_digests, disk_errors
 
 try:
     import fcntl
 except ImportError:  # not a POSIX system: two downloads at once are then caught by the digest alone
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Patience", "UnreachableError", "download"]
-
 _CHUNK = 1 << 16
-_AGENT = "indelible"
+_TIMEOUT = 30.0  # seconds without a byte after which a connection counts as dropped
+_TRIES = 4  # attempts without any progress before giving up
+_PAUSE = 1.0  # seconds before the first new attempt; doubled each time
 _GIVE_UP = frozenset({400, 401, 403, 404, 405, 406, 407, 410, 451})
 
 
@@ -38,24 +38,7 @@ class UnreachableError(IndelibleError):
     """A server that does not answer, or not with the file; another place may still work."""
 
 
-@dataclass(frozen=True)
-class Patience:
-    """How long to wait and how often to try again.
-
-    Attributes:
-        timeout: Seconds without a byte after which a connection counts as dropped.
-        tries: Attempts without any progress before giving up.
-        pause: Seconds before the first new attempt; doubled each time.
-    """
-
-    timeout: float = 30.0
-    tries: int = 4
-    pause: float = 1.0
-
-
-def download(
-    url: str, path: Path, digests: Sequence[str], *, remedy: str = "", patience: Patience | None = None
-) -> None:
+def download(url: str, path: Path, digests: Sequence[str], *, remedy: str = "") -> None:
     """Download ``url`` to ``path``; nothing is done when a whole file is there already.
 
     Args:
@@ -63,7 +46,6 @@ def download(
         path: The file to create.
         digests: All that the file must hash to (``"sha256:..."``).
         remedy: What else a user can do, for error messages.
-        patience: Time-outs and retries.
 
     Raises:
         UnreachableError: The server did not deliver; what arrived is kept for the next attempt.
@@ -80,40 +62,54 @@ def download(
     with disk_errors(part):
         part.parent.mkdir(parents=True, exist_ok=True)
         resumed = part.exists() and part.stat().st_size > 0
-    _transfer(url, part, patience or Patience())
-    try:
-        _accept(part, path, digests, url, remedy)
-    except DamagedFileError:
-        if not resumed:
-            raise
-        # Halves of two versions of a file, or a damaged half: the whole file may still be good.
-        _transfer(url, part, patience or Patience())
-        _accept(part, path, digests, url, remedy)
-
-
-def _accept(part: Path, path: Path, digests: Sequence[str], url: str, remedy: str) -> None:
-    """Rename the file when it is the right one; delete it when it is not."""
     deleted = f"It was deleted; run the command again. {remedy}".strip()
+    while True:
+        _transfer(url, part)
+        try:
+            check_digests(part, digests, what=f"{path.name} from {url}", remedy=deleted)
+        except DamagedFileError:
+            part.unlink()
+            if not resumed:
+                raise
+            resumed = False
+        else:
+            with disk_errors(path):
+                part.replace(path)
+            return
+
+
+def hash_file(path: Path, algorithms: Collection[str], *, unpacked: bool = False) -> dict[str, str]:
+    """Return digests of a file as hexadecimal, all in one pass; ``unpacked`` hashes what a gzip file holds."""
+    found = {name: hashlib.new(name, usedforsecurity=False) for name in algorithms}
     try:
-        check_digests(part, digests, what=f"{path.name} from {url}", remedy=deleted)
-        with disk_errors(path):
-            part.replace(path)
-    except DamagedFileError:
-        part.unlink(missing_ok=True)
-        raise
-    finally:
-        _marks(part).unlink(missing_ok=True)
+        with path.open("rb") as file:
+            packed = unpacked and file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            content = cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if packed else file
+            while chunk := content.read(_CHUNK):
+                for digest in found.values():
+                    digest.update(chunk)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DamagedFileError(f"{path} is not a whole gzip file ({error}). Fetch it again.") from error
+    except OSError as error:
+        raise DamagedFileError(f"{path} cannot be read ({error}). Check the path and its permissions.") from error
+    return {name: digest.hexdigest() for name, digest in found.items()}
 
 
-def _marks(part: Path) -> Path:
-    return part.with_name(part.name + ".json")
+def check_digests(path: Path, digests: Sequence[str], *, what: str, remedy: str) -> None:
+    """Refuse a file that does not have all of ``digests`` (``"sha256:..."``).
 
-
-def _start_over(handle: IO[bytes], part: Path) -> None:
-    with disk_errors(part):
-        handle.truncate(0)
-        handle.seek(0, os.SEEK_END)
-    _marks(part).unlink(missing_ok=True)
+    Raises:
+        DamagedFileError: A digest differs; the message names ``what`` and both digests and ends in ``remedy``.
+    """
+    wanted = dict(digest.split(":", 1) for digest in digests)
+    found = hash_file(path, wanted)
+    for algorithm, digest in wanted.items():
+        if found[algorithm] != digest:
+            raise DamagedFileError(
+                f"{what} is not the expected file: expected {algorithm} {digest}, found {found[algorithm]} "
+                f"({path.stat().st_size:,} bytes). {remedy}"
+            )
 
 
 @contextlib.contextmanager
@@ -130,14 +126,14 @@ def _alone(part: Path) -> Iterator[IO[bytes]]:
         yield handle
 
 
-def _transfer(url: str, part: Path, patience: Patience) -> None:
+def _transfer(url: str, part: Path) -> None:
     """Fill ``part`` until the server says that the file is whole."""
     failures = 0
     with _alone(part) as handle:
         while True:
             before = handle.seek(0, os.SEEK_END)
             try:
-                if _once(url, handle, part, patience.timeout):
+                if _once(url, handle, part):
                     with disk_errors(part):
                         handle.flush()
                         os.fsync(handle.fileno())
@@ -152,23 +148,21 @@ def _transfer(url: str, part: Path, patience: Patience) -> None:
                 reason = str(getattr(error, "reason", error)) or type(error).__name__
             have = handle.seek(0, os.SEEK_END)
             failures = 0 if have > before else failures + 1
-            if failures >= patience.tries:
-                kept = f" {have:,} bytes are kept; run the command again to go on." if have else ""
+            if failures >= _TRIES:
+                kept = f" {have:,} bytes are kept; run the command again to continue." if have else ""
                 raise UnreachableError(f"cannot download {url}: {reason}.{kept}")
-            time.sleep(patience.pause * 2 ** max(0, failures - 1))
+            time.sleep(_PAUSE * 2 ** max(0, failures - 1))
 
 
-def _once(url: str, handle: IO[bytes], part: Path, timeout: float) -> bool:
+def _once(url: str, handle: IO[bytes], part: Path) -> bool:
     """Ask for what is missing and append it; tell whether the file is whole."""
     have = handle.seek(0, os.SEEK_END)
-    headers = {"User-Agent": _AGENT, "Accept-Encoding": "identity"}
+    headers = {"User-Agent": "indelible", "Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
-        if version := _version(part, url):
-            headers["If-Range"] = version
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the scheme was checked
     try:
-        reply = urllib.request.urlopen(request, timeout=timeout)  # noqa: S310 - the scheme was checked
+        reply = urllib.request.urlopen(request, timeout=_TIMEOUT)  # noqa: S310 - the scheme was checked
     except urllib.error.HTTPError as error:
         if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             raise
@@ -176,12 +170,13 @@ def _once(url: str, handle: IO[bytes], part: Path, timeout: float) -> bool:
         # Either everything is here already, or the file on the server has become shorter.
         if error.headers.get("Content-Range", "").rpartition("/")[2] == str(have):
             return True
-        _start_over(handle, part)
+        _empty(handle, part)
         return False
     with reply:
-        total = _begin(reply, handle, part, url, have)
-        title = part.name.removesuffix(".part")
-        with Progress(title, total or 0, done=handle.seek(0, os.SEEK_END), bytes_=True) as bar:
+        total = _size(reply, have)
+        if reply.status != http.HTTPStatus.PARTIAL_CONTENT:
+            _empty(handle, part)
+        with Progress(part.stem, total or 0, done=handle.tell(), bytes_=True) as bar:
             while chunk := reply.read(_CHUNK):
                 with disk_errors(part):
                     handle.write(chunk)
@@ -189,28 +184,19 @@ def _once(url: str, handle: IO[bytes], part: Path, timeout: float) -> bool:
         return total is None or handle.tell() >= total
 
 
-def _begin(reply: Any, handle: IO[bytes], part: Path, url: str, have: int) -> int | None:
-    """Decide whether ``reply`` continues the file or starts it over; return the size of the whole file."""
+def _empty(handle: IO[bytes], part: Path) -> None:
+    with disk_errors(part):
+        handle.truncate(0)
+        handle.seek(0, os.SEEK_END)
+
+
+def _size(reply: Any, have: int) -> int | None:
+    """Return the size of the whole file that ``reply`` is or continues, if the server says."""
     length = reply.headers.get("Content-Length")
-    if reply.status == http.HTTPStatus.PARTIAL_CONTENT:
-        unit, _, span = reply.headers.get("Content-Range", "").partition(" ")
-        place, _, whole = span.partition("/")
-        if unit == "bytes" and place.partition("-")[0] == str(have):
-            return int(whole) if whole.isdigit() else have + int(length) if length else None
-        raise http.client.HTTPException(f"the server sent the range {span!r}, asked was {have}-")
-    if have:
-        _start_over(handle, part)
-    # Only a strong ETag promises the same bytes.
-    tag = reply.headers.get("ETag", "")
-    version = tag if tag and not tag.startswith("W/") else reply.headers.get("Last-Modified", "")
-    write_json(_marks(part), {"url": url, "version": version})
-    return int(length) if length else None
-
-
-def _version(part: Path, url: str) -> str:
-    """Return the server's mark of the version that the unfinished file belongs to, if it gave one."""
-    try:
-        marks = json.loads(_marks(part).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return ""
-    return str(marks.get("version", "")) if isinstance(marks, dict) and marks.get("url") == url else ""
+    if reply.status != http.HTTPStatus.PARTIAL_CONTENT:
+        return int(length) if length else None
+    unit, _, span = reply.headers.get("Content-Range", "").partition(" ")
+    place, _, whole = span.partition("/")
+    if unit != "bytes" or place.partition("-")[0] != str(have):
+        raise http.client.HTTPException(f"the server sent the range {span!r}, expected {have}-")
+    return int(whole) if whole.isdigit() else have + int(length) if length else None

@@ -15,22 +15,13 @@ from torch import Tensor
 
 from indelible.base.errors import InputError
 
-__all__ = ["Batch", "Data", "ImageData", "Shape", "check_labels"]
-
 Shape = tuple[int, int, int]
 Batch = tuple[Tensor, Tensor]
 
 
 @runtime_checkable
 class Data(Protocol):
-    """Labelled images with known class names.
-
-    Attributes:
-        name: What people call the set.
-        classes: One name for each class; the label ``k`` is class ``classes[k]``.
-        labels: int64 tensor of shape (N,), in memory even when the images are not.
-        shape: (C, H, W) of every image.
-    """
+    """Labelled images with known class names."""
 
     @property
     def name(self) -> str:
@@ -39,12 +30,12 @@ class Data(Protocol):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """One name for each class."""
+        """One name for each class; the label ``k`` is class ``classes[k]``."""
         ...
 
     @property
     def labels(self) -> Tensor:
-        """int64 (N,), in memory."""
+        """int64 (N,), in memory even when the images are not."""
         ...
 
     @property
@@ -75,48 +66,41 @@ class Data(Protocol):
         ...
 
 
-def check_labels(labels: Tensor, classes: int, name: str) -> None:
-    """Refuse labels outside ``0 .. classes - 1``."""
+def check_labels(labels: Tensor, count: int, classes: int, name: str) -> None:
+    """Refuse labels that are not one whole number in ``0 .. classes - 1`` for each of ``count`` images."""
+    if labels.shape != (count,) or labels.dtype != torch.int64:
+        raise InputError(
+            f"labels of {name!r} must be int64 of shape ({count},), one for each image, got "
+            f"{str(labels.dtype).removeprefix('torch.')} of shape {tuple(labels.shape)}."
+        )
     if labels.numel() == 0:
         return
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         wrong = low if low < 0 else high
         raise InputError(
-            f"labels of {name!r} must lie in 0..{classes - 1} ({classes} classes), but {wrong} occurs. "
+            f"labels of {name!r} must lie in 0..{classes - 1} ({classes} classes), got {wrong}. "
             "Check the class list, or number the labels from 0."
         )
 
 
 @dataclass(frozen=True, eq=False)
 class ImageData:
-    """Images in memory.
+    """Images in memory."""
 
-    Attributes:
-        images: uint8 tensor of shape (N, C, H, W).
-        labels: int64 tensor of shape (N,).
-        classes: Class names.
-        name: What people call the set.
-    """
-
-    images: Tensor
-    labels: Tensor
+    images: Tensor  # uint8 (N, C, H, W)
+    labels: Tensor  # int64 (N,)
     classes: tuple[str, ...]
     name: str = "data"
 
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.ndim != 4:
             raise InputError(
-                f"images of {self.name!r} must be uint8 of shape (N, C, H, W), but came as "
+                f"images of {self.name!r} must be uint8 of shape (N, C, H, W), got "
                 f"{str(self.images.dtype).removeprefix('torch.')} of shape {tuple(self.images.shape)}. "
                 "Convert with indelible.as_data, which also takes floats in [0, 1]."
             )
-        if self.labels.shape != (len(self.images),) or self.labels.dtype != torch.int64:
-            raise InputError(
-                f"labels of {self.name!r} must be int64 of shape ({len(self.images)},), one for each image, but came "
-                f"as {str(self.labels.dtype).removeprefix('torch.')} of shape {tuple(self.labels.shape)}."
-            )
-        check_labels(self.labels, len(self.classes), self.name)
+        check_labels(self.labels, len(self.images), len(self.classes), self.name)
 
     def __len__(self) -> int:
         return len(self.images)

@@ -8,17 +8,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-__all__ = ["WHOLE", "Share"]
-
 
 @dataclass(frozen=True)
 class Share:
-    """One process' part of a batch.
-
-    Attributes:
-        rank: Which process this is, from 0.
-        world: How many processes share the batch.
-    """
+    """One process' part of a batch: of process ``rank`` of ``world`` processes."""
 
     rank: int = 0
     world: int = 1

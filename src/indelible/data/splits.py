@@ -1,4 +1,4 @@
-"""Who has which images: the owner trains, the attacker washes, the test set judges.
+"""Split the training images between owner and attacker; the test set judges both.
 
 The paper gives 80 % of the training set to the owner and 20 % to the attacker. The split is seeded, disjoint and saved
 with the run, so that an attack made weeks later uses exactly the images that the owner never saw.
@@ -15,19 +15,10 @@ from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import read_tensors, write_tensors
 from indelible.base.seeding import generator
 
-__all__ = ["Split"]
-
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Indices into one training set.
-
-    Attributes:
-        owner: int64 (n,), sorted.
-        attacker: int64 (m,), sorted; no index occurs in both.
-        size: Images in the training set.
-        seed: The seed the split was drawn with.
-    """
+    """Indices into one training set of ``size`` images: int64, sorted; no index occurs in both."""
 
     owner: Tensor
     attacker: Tensor
@@ -38,7 +29,7 @@ class Split:
     def draw(cls, size: int, *, attacker: float = 0.2, seed: int = 0) -> Self:
         """Draw a split of ``size`` images that gives the share ``attacker`` to the attacker."""
         if not 0.0 <= attacker < 1.0:
-            raise InputError(f"the attacker's share must lie in [0, 1), but is {attacker}. The paper uses 0.2.")
+            raise InputError(f"the attacker's share must lie in [0, 1), got {attacker}. The paper uses 0.2.")
         order = torch.randperm(size, generator=generator(seed, "split"))
         taken = round(size * attacker)
         if size - taken == 0:

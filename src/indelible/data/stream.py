@@ -6,79 +6,142 @@ come from a *reader*, anything with a length that returns image ``i`` as uint8 (
 """
 
 import hashlib
+import mmap
 import os
-from collections.abc import Iterator, Sequence
+import shutil
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from indelible.base.errors import InputError
+from indelible.base.files import disk_errors, replacing
 from indelible.base.progress import Progress
-from indelible.data.convert import class_names
-from indelible.data.images import Batch, Data, ImageData, Shape, check_labels
-from indelible.data.items import DatasetReader
-from indelible.data.roots import memory_limit
-from indelible.data.rows import RowCache
-
-__all__ = ["Reader", "StreamData", "from_dataset"]
+from indelible.data.images import Batch, ImageData, Shape, check_labels
 
 _GATHER = 256
+_CRC = 4
+_GIGABYTE = 1 << 30
+
+
+def memory_limit() -> int:
+    """Return how many bytes of images are held in memory before a set is streamed from disk.
+
+    A quarter of the machine's memory, or ``$INDELIBLE_MEMORY_GB``.
+    """
+    wanted = os.environ.get("INDELIBLE_MEMORY_GB")
+    if wanted:
+        try:
+            return int(float(wanted) * _GIGABYTE)
+        except (ValueError, OverflowError) as error:
+            raise InputError(f"INDELIBLE_MEMORY_GB must be a number of gigabytes, got {wanted!r}.") from error
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        return 2 * _GIGABYTE
+
+
+class RowCache:
+    """A file of decoded images that many processes fill and read at once, without locks and without trust.
+
+    Every row is the pixels of one image followed by their CRC-32, which is never zero. The pixels are written first and
+    the CRC after them, so a row that was never written, or only half (a killed process, a power cut), does not fit its
+    CRC and is decoded again. Rows are written by ``pwrite`` and read through a memory map: a full disk is then an error
+    that can be caught, not a signal that kills.
+
+    The file ``path``, of ``count`` rows of ``size`` bytes, is created when missing; its name must change when the
+    images do.
+    """
+
+    def __init__(self, path: Path, count: int, size: int) -> None:
+        self.path, self.count, self.size = path, count, size
+        self._stride = size + _CRC
+        self._open: tuple[int, npt.NDArray[np.uint8]] | None = None
+        whole = count * self._stride
+        if not path.is_file() or path.stat().st_size != whole:
+            with replacing(path) as temporary, disk_errors(path):
+                os.truncate(temporary, whole)
+
+    @staticmethod
+    def fits(folder: Path, count: int, size: int) -> bool:
+        """Tell whether the disk has room for such a file, and a gigabyte to spare."""
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        return shutil.disk_usage(folder).free > count * (size + _CRC) + _GIGABYTE
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": None}
+
+    def __del__(self) -> None:
+        opened = getattr(self, "_open", None)  # missing when the file could not be created
+        if opened is not None:
+            os.close(opened[0])
+
+    def _table(self) -> tuple[int, npt.NDArray[np.uint8]]:
+        if self._open is None:
+            handle = os.open(self.path, os.O_RDWR)
+            mapped = mmap.mmap(handle, self.count * self._stride, access=mmap.ACCESS_READ)
+            self._open = handle, np.frombuffer(mapped, np.uint8).reshape(self.count, self._stride)
+        return self._open
+
+    def read(self, row: int, into: npt.NDArray[np.uint8]) -> bool:
+        """Copy a row into ``into`` (uint8, (size,)); False when it is not there, or torn."""
+        stored = self._table()[1][row]
+        mark = int.from_bytes(stored[self.size :].tobytes(), "little")
+        if mark == 0:
+            return False
+        into[:] = stored[: self.size]
+        return _mark(into) == mark
+
+    def write(self, row: int, pixels: npt.NDArray[np.uint8]) -> None:
+        """Store a row; a disk that refuses is no error, the row is then decoded again."""
+        handle = self._table()[0]
+        start = row * self._stride
+        try:
+            if os.pwrite(handle, pixels.data, start) == self.size:
+                os.pwrite(handle, _mark(pixels).to_bytes(_CRC, "little"), start + self.size)
+        except OSError:
+            return
+
+
+def _mark(pixels: npt.NDArray[np.uint8]) -> int:
+    return zlib.crc32(pixels.data) or 1
 
 
 class Reader(Protocol):
-    """Decodes images one at a time."""
+    """Decodes images one at a time, to uint8 (C, H, W)."""
 
-    def __len__(self) -> int:
-        """Return how many images there are."""
-        ...
+    def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int) -> Tensor:
-        """Return image ``index``: uint8 (C, H, W)."""
-        ...
+    def __getitem__(self, index: int) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StreamData:
-    """Images read from disk when they are needed.
-
-    Attributes:
-        reader: Decodes images.
-        rows: int64 (N,): which image of the reader each row is.
-        labels: int64 (N,).
-        classes: Class names.
-        shape: (C, H, W) of every image.
-        name: What people call the set.
-        cache: Where decoded images are kept, if anywhere.
-        workers: Processes that decode; 0 decodes in this one.
-        patch: int64 (N,): which of ``patches`` stands in for each row, or -1.
-        patches: uint8 (P, C, H, W): replaced rows.
-    """
+    """Images read from disk when they are needed."""
 
     reader: Reader
-    rows: Tensor
-    labels: Tensor
+    rows: Tensor  # int64 (N,): which image of the reader each row is
+    labels: Tensor  # int64 (N,)
     classes: tuple[str, ...]
     shape: Shape
     name: str = "data"
     cache: RowCache | None = None
-    workers: int = 0
-    patch: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
-    patches: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
+    workers: int = 0  # processes that decode; 0 decodes in this one
+    patch: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # which of patches, or -1: (N,)
+    patches: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))  # replaced rows, (P, C, H, W)
 
     def __post_init__(self) -> None:
         count = len(self.rows)
-        if self.labels.shape != (count,) or self.labels.dtype != torch.int64:
-            raise InputError(
-                f"labels of {self.name!r} must be int64 of shape ({count},), one for each image, but came as "
-                f"{str(self.labels.dtype).removeprefix('torch.')} of shape {tuple(self.labels.shape)}."
-            )
-        check_labels(self.labels, len(self.classes), self.name)
+        check_labels(self.labels, count, len(self.classes), self.name)
         if len(self.patch) != count:
             object.__setattr__(self, "patch", torch.full((count,), -1, dtype=torch.int64))
         if self.patches.ndim != 4:
@@ -123,12 +186,13 @@ class StreamData:
         """Yield batches in ``order``; worker processes read ahead."""
         at = order.cpu()
         batches = [at[start : start + batch_size] for start in range(0, len(at), batch_size)]
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         loader: DataLoader[Batch] = DataLoader(
             _Batches(self),
             batch_size=None,
             sampler=batches,
             # More processes than cores only get in each other's way, and torch warns of them.
-            num_workers=min(self.workers, _cores(), len(batches)),
+            num_workers=min(self.workers, cores, len(batches)),
             pin_memory=device.type == "cuda",
         )
         try:
@@ -173,59 +237,3 @@ class _Batches(Dataset[Batch]):
 
     def __getitem__(self, indices: Tensor) -> Batch:
         return self.data.read(indices), self.data.labels[indices]
-
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not a Linux system
-        return os.cpu_count() or 1
-
-
-def from_dataset(
-    dataset: Dataset[Any],
-    classes: Sequence[str] | int | None = None,
-    name: str = "data",
-    *,
-    limit: int | None = None,
-    workers: int = 0,
-    cache: str | Path | None = None,
-) -> Data:
-    """Turn a map-style torch data set of ``(image, label)`` into labelled images.
-
-    Args:
-        dataset: Items are pairs of an image (PIL, uint8 or float tensor (C, H, W), array) and a whole number.
-        classes: Class names or their number; by default the highest label decides.
-        name: What to call the set.
-        limit: Bytes of images that may be held in memory; a larger set is streamed. See
-            :func:`~indelible.data.roots.memory_limit` for the default.
-        workers: Processes that decode a streamed set.
-        cache: File that keeps the decoded images of a streamed set. Its name must change when the images do.
-    """
-    reader = DatasetReader(dataset, name)
-    count, size = len(reader), int(np.prod(reader.shape))
-    labels = torch.empty(count, dtype=torch.int64)
-    streamed = count * size > (memory_limit() if limit is None else limit)
-    images = torch.empty((0 if streamed else count, *reader.shape), dtype=torch.uint8)
-    rows = RowCache(Path(cache), count, size) if streamed and cache is not None else None
-    with Progress(f"reading {name}", count) as bar:
-        for index in range(count):
-            image, labels[index] = reader.item(index)
-            if rows is not None:
-                rows.write(index, image.contiguous().view(-1).numpy())
-            elif not streamed:
-                images[index] = image
-            bar.advance()
-    names = class_names(classes, labels)
-    if not streamed:
-        return ImageData(images, labels, names, name)
-    return StreamData(
-        reader=reader,
-        rows=torch.arange(count),
-        labels=labels,
-        classes=names,
-        shape=reader.shape,
-        name=name,
-        cache=rows,
-        workers=workers,
-    )

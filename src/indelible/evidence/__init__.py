@@ -3,7 +3,7 @@
 from indelible.evidence.check import Checked, Step, check_bundle
 from indelible.evidence.claim import claim
 from indelible.evidence.commitment import Commitment, commit
-from indelible.evidence.identity import Identity
+from indelible.evidence.signing import Identity
 from indelible.evidence.timestamp import Stamp, attach_timestamp, request_timestamp
 
 __all__ = [

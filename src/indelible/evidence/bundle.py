@@ -4,21 +4,10 @@ A folder and not an archive, because archives hold more than their files (times,
 digest of a file covers. ``manifest.json`` holds the SHA-256 of every other file and is signed; a file that is missing,
 unknown or altered is found, also one that no other check looks into.
 
-| file | what | evidence |
-|---|---|---|
-| ``commitment.json``, ``commitment.sig`` | the statement made before release, and its signature | yes |
-| ``timestamp.tsr`` | the authority's answer, if any | under roots that the checker gives |
-| ``authority.pem`` | the roots the claimant checked it with, if any | no |
-| ``claim.json`` | challenge, opened samples or marks with salts and Merkle paths, who was asked, verdict | yes |
-| ``images.safetensors`` | the opened samples and their carriers; of a codebook, carriers or images of the pool | yes |
-| ``queries.jsonl`` | the query log | yes |
-| ``README.txt`` | what this is, for people | no |
-| ``manifest.json``, ``manifest.sig`` | the digest of each file above, and its signature | yes |
-
 The signature of the manifest shows changes by others. Whoever holds the owner's signing key can change a file and sign
-anew. A file is evidence if other steps of the check find that, too; ``README.txt`` and ``authority.pem`` are not. Of
-``timestamp.tsr`` the authority signs time, number and statement, but not the version numbers and the name of the
-signature's algorithm in the wrapper, which change nothing of what it shows.
+anew. A file is evidence if other steps of the check find that, too (``_EVIDENCE`` says what each is); ``README.txt``
+and ``authority.pem`` are not. Of ``timestamp.tsr`` the authority signs time, number and statement, but not the version
+numbers and the name of the signature's algorithm in the wrapper, which change nothing of what it shows.
 """
 
 import hashlib
@@ -33,22 +22,8 @@ from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import write_bytes
 from indelible.evidence.canonical import canonical, parse
 from indelible.evidence.commitment import SIGNATURE, STATEMENT
-from indelible.evidence.identity import Identity
+from indelible.evidence.signing import Identity
 from indelible.evidence.timestamp import REPLY, ROOTS
-
-__all__ = [
-    "CLAIM",
-    "IMAGES",
-    "LOG",
-    "MANIFEST",
-    "MANIFEST_SIGNATURE",
-    "BundleFile",
-    "check_manifest",
-    "check_place",
-    "described_files",
-    "read_files",
-    "write_bundle",
-]
 
 CLAIM, IMAGES, LOG, README = "claim.json", "images.safetensors", "queries.jsonl", "README.txt"
 MANIFEST, MANIFEST_SIGNATURE = "manifest.json", "manifest.sig"
@@ -97,12 +72,7 @@ class BundleFile:
 
 
 def described_files(names: Iterable[str], *, dated: bool) -> tuple[BundleFile, ...]:
-    """Say of each file whether it is evidence.
-
-    Args:
-        names: The files of a bundle that was read.
-        dated: The timestamp holds under roots that the checker gave.
-    """
+    """Say of each file whether it is evidence; ``dated`` if the timestamp holds under roots that the checker gave."""
     evidence = {**_EVIDENCE, **({REPLY: _DATED} if dated else {})}
     known = {**_NO_EVIDENCE, **evidence}
     found = [BundleFile(name=name, evidence=name in evidence, says=known[name]) for name in names]
@@ -110,11 +80,7 @@ def described_files(names: Iterable[str], *, dated: bool) -> tuple[BundleFile, .
 
 
 def check_place(folder: str | Path) -> None:
-    """Refuse a path at which no bundle can be, so that a typing error does not look like forged evidence.
-
-    Raises:
-        InputError: Nothing is there, or a file, or a folder without the main files of a bundle.
-    """
+    """Refuse a path at which no bundle can be, so that a typing error does not look like forged evidence."""
     place = Path(folder)
     if place.is_file():
         archive = zipfile.is_zipfile(place)
@@ -146,11 +112,7 @@ def write_bundle(folder: str | Path, files: Mapping[str, bytes], identity: Ident
 
 
 def read_files(folder: str | Path) -> dict[str, bytes]:
-    """Read a bundle's files, once; refuse anything that is not one of them.
-
-    Raises:
-        DamagedFileError: A file is missing, unknown, too large, or no plain file.
-    """
+    """Read a bundle's files, once; refuse a file that is missing, unknown, too large, or no plain file."""
     place = Path(folder)
     check_place(place)
     found: dict[str, bytes] = {}
@@ -168,11 +130,7 @@ def read_files(folder: str | Path) -> dict[str, bytes]:
 
 
 def check_manifest(files: Mapping[str, bytes]) -> None:
-    """Compare every file with the manifest.
-
-    Raises:
-        DamagedFileError: The first file that does not agree.
-    """
+    """Compare every file with the manifest."""
     manifest = parse(files[MANIFEST], MANIFEST)
     listed = manifest.get("files")
     if manifest.keys() != {"format", "files"} or manifest["format"] != _FORMAT or not isinstance(listed, dict):

@@ -1,4 +1,4 @@
-"""Canonical JSON (RFC 8785): the one byte string that stands for a value, and nothing else is accepted.
+"""Canonical JSON (RFC 8785): exactly one byte string for each value; any other is refused.
 
 What is signed must have one form. A reader here takes bytes only if they are exactly what the writer would write, so
 that no other spelling of the same value (a space, an upper-case digit, a longer number) goes through.
@@ -8,10 +8,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from indelible.base.checks import is_hash
 from indelible.base.errors import DamagedFileError
-from indelible.base.extras import needed
+from indelible.base.imports import needed
 
-__all__ = ["canonical", "fields_of", "parse"]
+
+class Hash:
+    """As the type of a field: 64 hexadecimal digits in lower case; ``list[Hash]`` is a list of them."""
+
+
+Kind = Any
+"""What :func:`fields_of` takes a field to be: a type, ``Hash``, ``list[Hash]``, or a tuple of these."""
 
 
 def canonical(value: Any) -> bytes:
@@ -21,11 +28,7 @@ def canonical(value: Any) -> bytes:
 
 
 def parse(content: bytes, name: str) -> dict[str, Any]:
-    """Read a canonical JSON object.
-
-    Raises:
-        DamagedFileError: Not JSON, not an object, or not in canonical form.
-    """
+    """Read a canonical JSON object; ``name`` is that of the file, for errors."""
     library = needed("rfc8785", extra="evidence", what="evidence")
     try:
         value = json.loads(content, parse_constant=_refuse)
@@ -38,16 +41,22 @@ def parse(content: bytes, name: str) -> dict[str, Any]:
     return found
 
 
-def fields_of(value: Mapping[str, Any], kinds: Mapping[str, type | tuple[type, ...]], name: str) -> None:
-    """Refuse an object that has other fields than ``kinds``, or of other types; true and false are no numbers."""
+def fields_of(value: Any, kinds: Mapping[str, Kind], name: str) -> None:
+    """Refuse what is not an object with the fields ``kinds``, of these types; true and false are no numbers."""
+    if not isinstance(value, dict):
+        raise DamagedFileError(f"{name} is not an object")
     if value.keys() != kinds.keys():
         odd = sorted(value.keys() ^ kinds.keys())
         raise DamagedFileError(f"{name} lacks, or has unknown, fields: {', '.join(odd)!s:.120}.")
     for field, kind in kinds.items():
-        found = value[field]
-        if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
+        found, allowed = value[field], kind if isinstance(kind, tuple) else (kind,)
+        types: Any = tuple({Hash: str, list[Hash]: list}.get(one, one) for one in allowed)
+        if not isinstance(found, types) or (isinstance(found, bool) and bool not in types):
             raise DamagedFileError(f"{name} has a field {field!r} of the wrong type ({type(found).__name__}).")
+        hashes = [found] if Hash in allowed and found is not None else found if list[Hash] in allowed else []
+        if not all(map(is_hash, hashes)):
+            raise DamagedFileError(f"{name}: {field} holds something that is not a hash of 64 hexadecimal digits.")
 
 
 def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON number")
+    raise ValueError(f"{word} is not a JSON number")

@@ -31,16 +31,14 @@ from pathlib import Path
 from typing import Any
 
 from indelible.base.errors import DamagedFileError, IndelibleError, InputError
-from indelible.base.records import plain
+from indelible.base.records import JsonFields
 from indelible.evidence.bundle import BundleFile, check_place, described_files
 from indelible.evidence.canonical import parse
+from indelible.evidence.check_steps import STEPS, Work
 from indelible.evidence.commitment import STATEMENT
-from indelible.evidence.steps import STEPS, Work
 from indelible.evidence.timestamp import Stamp, read_roots
 from indelible.keys.key import Key
-from indelible.verify.suspects.protocol import Suspect
-
-__all__ = ["Checked", "Step", "check_bundle"]
+from indelible.verification.suspects.suspect import Suspect
 
 # In these steps, what the checker gave is used: an error that is no finding is the checker's to mend.
 _GIVEN = ("key", "suspect")
@@ -61,7 +59,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
+class Checked(JsonFields):
     """The outcome of a check.
 
     Attributes:
@@ -120,8 +118,7 @@ class Checked:
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as plain JSON values."""
-        found = {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
-        return {**found, "summary": list(self.summary)}
+        return {**super().to_json(), "summary": list(self.summary)}
 
 
 def check_bundle(

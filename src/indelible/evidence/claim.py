@@ -1,76 +1,60 @@
 """A claim: open committed samples, or marks of a codebook, ask the suspect, write the bundle.
 
-What is opened is written down (``claim-000.json`` in the commitment folder) before the first query, and a claim that
-was broken off goes on from its log when the same command is given again. A commitment to several claims opens other
-samples, or marks, in each: what was opened is spent, since the suspect has seen it.
+What is opened is written down (``claim-000.json`` in the commitment folder) before the first query, and an
+interrupted claim continues from its log when the same command is given again. A commitment to several claims opens
+other samples, or marks, in each: what was opened is spent, since the suspect has seen it.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save
+from torch import Tensor
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import canonical_json, read_json, write_json
-from indelible.base.merkle import audit_paths, tree_root
+from indelible.base.merkle import tree_root
 from indelible.data.digests import image_digests
 from indelible.data.images import Data, ImageData
 from indelible.evidence.bundle import CLAIM, IMAGES, LOG, write_bundle
 from indelible.evidence.canonical import canonical
-from indelible.evidence.codebook import claim_carriers, open_marks
+from indelible.evidence.codebook_checks import AUDITOR, NO_CARRIERS, SET_ASIDE
+from indelible.evidence.codebook_opening import claim_carriers, open_marks
 from indelible.evidence.commitment import IDENTITY, SIGNATURE, STATEMENT, Commitment, Entries, entries_of
-from indelible.evidence.decision import TEST, decide, decide_codebook
-from indelible.evidence.identity import Identity
+from indelible.evidence.decision import PAIRED, WITH_DECOYS, decide, decide_codebook, decide_paired
 from indelible.evidence.opening import (
+    Questions,
     challenge_seed,
     decoy_samples,
     decoy_secrets,
     default_challenge,
+    hex_paths,
     opened_indices,
 )
-from indelible.evidence.redrawing import AUDITOR, NO_CARRIERS, SET_ASIDE
+from indelible.evidence.signing import Identity
 from indelible.evidence.timestamp import REPLY, ROOTS
-from indelible.keys.key import Key, WatermarkSamples
+from indelible.keys.key import Key
 from indelible.keys.labels import label_key
-from indelible.verify.asking import planned
-from indelible.verify.suspects.log import QueryLog
-from indelible.verify.suspects.logged import LoggedSuspect, description
-from indelible.verify.suspects.protocol import Suspect
-
-__all__ = ["FORMAT", "Questions", "chosen", "claim", "judge"]
+from indelible.verification.careful_queries import ask_logged
+from indelible.verification.suspects.log import description
+from indelible.verification.suspects.suspect import Suspect
 
 FORMAT = 3
 _BINDING = {SET_ASIDE: "carriers", AUDITOR: "auditor", NO_CARRIERS: "key"}
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Questions:
-    """What a claim asks: the opened samples, and decoys on their carriers; of a codebook, every opened mark.
-
-    Attributes:
-        samples: uint8 (n, C, H, W), the opened samples; of a codebook, mark by mark.
-        labels: int64 (n,), their committed labels; of a codebook (m,), the classes of its opened marks.
-        true: int64 (n,), the classes of their carriers; of a codebook those that all marks share, or None.
-        decoys: Samples of each decoy key; none with keyed labels and codebooks, whose null distribution is known.
-    """
-
-    samples: torch.Tensor
-    labels: torch.Tensor
-    true: torch.Tensor | None
-    decoys: Sequence[WatermarkSamples] = ()
-
-    @classmethod
-    def of(cls, commitment: Commitment, decoys: Sequence[bytes], samples: torch.Tensor, labels: torch.Tensor,
-           carriers: ImageData) -> "Questions":  # fmt: skip
-        """Return what is asked with the secrets of the decoys."""
-        asked = decoy_samples(commitment.key, decoys, carriers)
-        return cls(samples=samples, labels=labels, true=carriers.labels, decoys=asked)
+def sample_questions(
+    commitment: Commitment, decoys: Sequence[bytes], samples: Tensor, labels: Tensor, carriers: ImageData
+) -> Questions:
+    """Return what is asked of a key with one mark, with the secrets of the decoys."""
+    asked = decoy_samples(commitment.key, decoys, carriers)
+    plain = carriers.images if commitment.test == PAIRED else None
+    return Questions(samples=samples, labels=labels, true=carriers.labels, decoys=asked, plain=plain)
 
 
 def chosen(commitment: Commitment, challenge: str, number: int) -> list[int]:
@@ -81,33 +65,29 @@ def chosen(commitment: Commitment, challenge: str, number: int) -> list[int]:
     )  # fmt: skip
 
 
-def judge(commitment: Commitment, questions: Questions, suspect: Suspect) -> dict[str, Any]:
+def judge(commitment: Commitment, questions: Questions, ask: Callable[[Tensor], Tensor]) -> dict[str, Any]:
     """Ask (or look up) every question and return the verdict as JSON values."""
-    given, level, classes = (
-        suspect.predict(questions.samples),
-        commitment.alpha / commitment.claims,
-        _classes(commitment),
-    )
+    given, level = ask(questions.samples), commitment.alpha / commitment.claims
+    classes = int(commitment.key["classes"])
     if commitment.codebook is not None:
         return decide_codebook(
             given.reshape(len(questions.labels), -1), questions.true, questions.labels, alpha=level, classes=classes,
             binding=_BINDING[commitment.codebook["carriers"]],
         )  # fmt: skip
-    assert questions.true is not None, "only a codebook asks images without a class"  # noqa: S101 - see Questions.of
-    untargeted, with_truth = commitment.key.get("labels") == "untargeted", commitment.key.get("kind") != "unrelated"
-    # Untargeted: held against the carriers' classes, as the decoys are; other committed labels would hit by themselves.
-    found = given != questions.true if untargeted else given == questions.labels
-    hits = int(found.sum())
-    decoys = [(int(one.hits(suspect.predict(one.images)).sum()), len(one)) for one in questions.decoys]
+    assert questions.true is not None, "only a codebook asks images without a class"  # noqa: S101 - see Questions
+    literal = commitment.key.get("scheme") == "paper"
+    if questions.plain is not None:
+        # Held against the carriers' classes: other committed labels would hit by themselves.
+        asked = [questions.plain, *(one.images for one in questions.decoys)]
+        before, *others = [ask(images) != questions.true for images in asked]
+        return decide_paired(before, given != questions.true, others, alpha=level, literal=literal)
+    with_truth = commitment.key.get("kind") != "unrelated"
+    hits = int((given == questions.labels).sum())
+    decoys = [(int(one.hits(ask(one.images)).sum()), len(one)) for one in questions.decoys]
     return decide(
         commitment.test, hits, len(questions.labels), decoys, alpha=level, classes=classes, with_truth=with_truth,
-        free=int((given != questions.true).sum()) if with_truth else None,
-        literal=commitment.key.get("scheme") == "paper", untargeted=untargeted,
+        free=int((given != questions.true).sum()) if with_truth else None, literal=literal,
     )  # fmt: skip
-
-
-def _classes(commitment: Commitment) -> int:
-    return int(commitment.key["classes"])
 
 
 def claim(
@@ -146,11 +126,10 @@ def claim(
     questions, parts, tensors = _opened(commitment, key, images, state["opened"])
     about = {"commitment": commitment.digest, "challenge": state["challenge"], "number": state["number"]}
     log = place / f"claim-{state['number']:03d}.jsonl"
-    plan = planned(lambda stand_in: judge(commitment, questions, stand_in), seed=int.from_bytes(seed[:7], "big"))
-    with QueryLog(log, classes=key.classes, suspect=who, about=about) as kept:
-        asked = LoggedSuspect(suspect, kept, classes=key.classes, budget=budget)
-        asked.ask_all(plan.images)
-        verdict, head = judge(commitment, questions, asked), kept.recorded.head
+    verdict, head = ask_logged(
+        lambda asked: judge(commitment, questions, asked.predict), suspect, log, classes=key.classes, about=about,
+        seed=int.from_bytes(seed[:7], "big"), budget=budget,
+    )  # fmt: skip
     document = {
         "format": FORMAT, "commitment": commitment.digest, "number": state["number"],
         "challenge": state["challenge"], "by": state["by"], "suspect": who, "log": head, "verdict": verdict,
@@ -188,22 +167,19 @@ def _brought(commitment: Commitment, images: "Entries | Data") -> str | None:
 
 def _opened(
     commitment: Commitment, key: Key, images: "Entries | Data", numbers: Sequence[int]
-) -> tuple[Questions, dict[str, Any], dict[str, torch.Tensor]]:
+) -> tuple[Questions, dict[str, Any], dict[str, Tensor]]:
     """Return what is asked, what the claim shows of it, and the images of the bundle."""
     if not isinstance(images, Entries):
-        found = open_marks(commitment.codebook or {}, key, images, numbers)
-        own = None if found.samples.true is None else found.samples.true[: len(found.samples) // len(numbers)]
-        questions = Questions(samples=found.samples.images, labels=found.drawn, true=own)
-        tensors = {} if found.images is None else {"images": found.images}
-        return questions, {"opened": found.opened, "codebook": found.shown}, tensors
+        return open_marks(commitment.codebook or {}, key, images, numbers)
     rows, entries = torch.tensor(numbers, dtype=torch.int64), images
-    secrets = decoy_secrets(key) if commitment.test == TEST else []
+    secrets = decoy_secrets(key) if commitment.test in WITH_DECOYS else []
     plain = entries.carriers.subset(rows)
-    questions = Questions.of(commitment, secrets, entries.samples.images[rows], entries.samples.labels[rows], plain)
+    samples, labels = entries.samples.images[rows], entries.samples.labels[rows]
+    questions = sample_questions(commitment, secrets, samples, labels, plain)
     parts = {
         "opened": _openings(entries, numbers),
         "label_key": None if entries.set_leaves is None else label_key(key.secret).hex(),
-        "decoys": [one.hex() for one in secrets] if commitment.test == TEST else None,
+        "decoys": [one.hex() for one in secrets] if commitment.test in WITH_DECOYS else None,
     }
     return questions, parts, {"samples": questions.samples, "carriers": plain.images}
 
@@ -216,21 +192,17 @@ def _entries(commitment: Commitment, key: Key, carriers: Any) -> Entries:
 
 
 def _openings(entries: Entries, opened: Sequence[int]) -> list[dict[str, Any]]:
-    paths, in_set = _paths(entries.leaves, opened), _paths(entries.set_leaves or [], opened)
+    paths, in_set = hex_paths(entries.leaves, opened), hex_paths(entries.set_leaves or [], opened)
     return [
         {"index": index, **entries.documents[index], "path": path, "set_path": set_path}
         for index, path, set_path in zip(opened, paths, in_set, strict=True)
     ]
 
 
-def _paths(leaves: Sequence[bytes], indices: Sequence[int]) -> list[list[str]]:
-    return [[one.hex() for one in path] for path in audit_paths(leaves, indices)]
-
-
 def _begun(
     place: Path, commitment: Commitment, who: Mapping[str, Any], challenge: str | None, brought: str | None
 ) -> dict[str, Any]:
-    """Return the claim that was broken off, if it is this one; else begin a new one and write it down."""
+    """Return the claim that was interrupted, if it is this one; else begin a new one and write it down."""
     before = [_state(path) for path in sorted(place.glob("claim-[0-9][0-9][0-9].json"))]
     number = len(before)
     if before and "bundle" not in before[-1]:

@@ -1,4 +1,4 @@
-"""The commitment: made before release, it fixes what may be claimed later, and shows nothing of it.
+"""The commitment: made before release, it fixes what can be claimed later, and reveals nothing.
 
 Each sample becomes a leaf, salted so that nobody can guess it:
 
@@ -26,7 +26,6 @@ A commitment folder:
 """
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,27 +38,26 @@ from indelible.base.merkle import leaf_hash, tree_root
 from indelible.data.convert import as_data
 from indelible.data.digests import image_digests
 from indelible.data.images import Data, ImageData
-from indelible.evidence.canonical import canonical, fields_of, parse
-from indelible.evidence.codebook import check_level, codebook_statement, mark_leaves
-from indelible.evidence.decision import TEST, test_of
-from indelible.evidence.identity import Identity, is_signed
+from indelible.evidence.canonical import Hash, Kind, canonical, fields_of, parse
+from indelible.evidence.codebook_checks import check_statement
+from indelible.evidence.codebook_opening import codebook_statement
+from indelible.evidence.decision import WITH_DECOYS, test_of
 from indelible.evidence.opening import decoy_secrets, decoys_digest
-from indelible.evidence.redrawing import check_statement
+from indelible.evidence.signing import Identity, is_signed
+from indelible.keys.codebook import mark_leaves
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.labels import label_key, sample_salts, set_leaves
-
-__all__ = ["IDENTITY", "SIGNATURE", "STATEMENT", "Commitment", "Entries", "commit", "entries_of"]
+from indelible.verification.statistics.codebook import smallest_p_value
 
 STATEMENT, SIGNATURE, IDENTITY = "commitment.json", "commitment.sig", "identity.pem"
 _FORMAT = 3
 _MOST = 10_000_000  # a check of a foreign bundle ends in time
-_FIELDS: Mapping[str, type | tuple[type, ...]] = {
-    "format": int, "root": str, "samples": int, "claims": int, "opens": int, "purpose": str, "key": dict,
-    "key_digest": str, "test": str, "alpha": (float, int), "model": (str, type(None)), "owner": str,
-    "public_key": str, "created": str, "labels": (dict, type(None)), "codebook": (dict, type(None)),
-    "decoys": (str, type(None)),
+_FIELDS: Mapping[str, Kind] = {
+    "format": int, "root": Hash, "samples": int, "claims": int, "opens": int, "purpose": str, "key": dict,
+    "key_digest": Hash, "test": str, "alpha": (float, int), "model": (str, type(None)), "owner": str,
+    "public_key": Hash, "created": str, "labels": (dict, type(None)), "codebook": (dict, type(None)),
+    "decoys": (Hash, type(None)),
 }  # fmt: skip
-_HEX = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +111,6 @@ class Commitment:
                 "that made it, or commit anew."
             )
         fields_of(found, _FIELDS, STATEMENT)
-        if not all(_HEX.fullmatch(found[name]) for name in ("root", "key_digest", "public_key")):
-            raise DamagedFileError(f"{STATEMENT}: root, key_digest and public_key are 64 hexadecimal digits each.")
         if not 0 < found["samples"] <= _MOST or not 0 < found["alpha"] < 1 or found["test"] != test_of(found["key"]):
             raise DamagedFileError(
                 f"{STATEMENT} commits to no samples or too many, no level alpha, or an unknown test."
@@ -123,7 +119,7 @@ class Commitment:
             raise DamagedFileError(f"{STATEMENT}: its claims cannot open {found['opens']} samples each.")
         _check_labels(found)
         check_statement(found, STATEMENT)
-        if (found["decoys"] is None) != (found["test"] != TEST) or not _HEX.fullmatch(found["decoys"] or "0" * 64):
+        if (found["decoys"] is not None) != (found["test"] in WITH_DECOYS):
             raise DamagedFileError(f"{STATEMENT}: a test with decoys, and no other, takes the hash of their secrets.")
         if not is_signed(found["public_key"], "commitment", content, signature):
             raise DamagedFileError(f"{SIGNATURE} is not the signature of the statement by its public key.")
@@ -143,14 +139,10 @@ class Commitment:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Entries:
-    """All samples of a commitment, as only the owner has them.
+    """All samples of a commitment, as only the owner has them, with their carriers without a mark.
 
-    Attributes:
-        samples: Marked images, labels, rows of their carriers.
-        carriers: The images that they were drawn on, without a mark.
-        documents: Each entry as JSON values.
-        leaves: The hash of each.
-        set_leaves: With keyed labels, the hash of each in the set that the labels were drawn for; else None.
+    ``documents`` are the entries as JSON values, ``leaves`` their hashes; ``set_leaves`` those in the set that keyed
+    labels were drawn for, else None.
     """
 
     samples: WatermarkSamples
@@ -190,9 +182,9 @@ def commit(
     if (place / STATEMENT).exists():
         raise InputError(f"{place} holds a commitment already. Choose another folder.")
     _check_wanted(key, samples, alpha, purpose)
-    labels, book, leaves = None, None, mark_leaves(key)
+    labels, book = None, None
     if key.labels == "codebook":
-        book = codebook_statement(key, carriers, samples)
+        book, leaves = codebook_statement(key, carriers, samples), mark_leaves(key.secret, key.marks or 0)
     else:
         entries = entries_of(key, carriers, samples=samples, purpose=purpose)
         labels, leaves = _drawn(key, entries), list(entries.leaves)
@@ -201,22 +193,23 @@ def commit(
     wanted = share if opens is None else opens
     if not 0 < wanted <= share:
         what = "samples" if book is None else "marks"
-        raise InputError(f"{claims} claims on {count} {what} open {share} each at most, but {wanted} are wanted.")
-    if book is not None:
-        check_level(key.classes, wanted, alpha / claims)
-    signer = identity
-    if signer is None:
-        kept = place / IDENTITY
-        if not kept.exists():
-            Identity.create().save(kept)
-        signer = Identity.load(kept)
+        raise InputError(f"each of {claims} claims on {count} {what} can open 1..{share}, got {wanted}.")
+    if book is not None and (least := smallest_p_value(key.classes, wanted)) > alpha / claims:
+        raise InputError(
+            f"{wanted} opened marks over {key.classes} classes can give p = {least:.1g} at the least, which is above "
+            f"alpha = {alpha / claims:g} of a claim. Commit at a larger alpha or to fewer claims, or make a key with "
+            "more marks."
+        )
+    if identity is None and not (place / IDENTITY).exists():
+        Identity.create().save(place / IDENTITY)
+    signer = identity or Identity.load(place / IDENTITY)
     statement = {
         "format": _FORMAT, "root": tree_root(leaves).hex(), "samples": count, "claims": claims,
         "opens": wanted, "purpose": purpose,
         "key": dict(key.public()), "key_digest": key.digest, "test": test, "alpha": alpha,
         "model": model, "owner": owner, "public_key": signer.public,
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "labels": labels, "codebook": book,
-        "decoys": decoys_digest(decoy_secrets(key)) if test == TEST else None,
+        "decoys": decoys_digest(decoy_secrets(key)) if test in WITH_DECOYS else None,
     }  # fmt: skip
     content = canonical(statement)
     made = Commitment.of(content, signer.sign("commitment", content))
@@ -226,10 +219,10 @@ def commit(
 
 
 def _check_wanted(key: Key, samples: int | None, alpha: float, purpose: str) -> None:
-    """Refuse what cannot be committed to; what is wrong, and what to do."""
+    """Refuse what cannot be committed to."""
     if key.fingerprint is not None:
         raise InputError(
-            "a fingerprint is forgeable, and a date does not change that: whoever optimises queries today can claim "
+            "a fingerprint is forgeable, and a date does not change that: anyone who optimises queries today can claim "
             "models that appear tomorrow. Commit to a key that a watermark was embedded with."
         )
     if (key.labels == "keyed") != (purpose == "embed"):
@@ -239,16 +232,16 @@ def _check_wanted(key: Key, samples: int | None, alpha: float, purpose: str) -> 
         )
     if key.labels == "keyed" and samples not in {None, key.count}:
         raise InputError(
-            f"keyed labels belong to the whole set of {key.count} embedded samples, but {samples} are wanted."
+            f"keyed labels belong to the whole set of {key.count} embedded samples, got samples={samples}."
         )
     if not 0.0 < alpha < 1.0:
-        raise InputError(f"alpha must lie between 0 and 1, but is {alpha}. Use 1e-6 for a strong claim.")
+        raise InputError(f"alpha must lie between 0 and 1, got {alpha}. Use 1e-6 for a strong claim.")
 
 
 def entries_of(key: Key, carriers: Any, *, samples: int | None, purpose: str = "verify") -> Entries:
     """Return the samples of a key on ``carriers`` as the entries of a commitment."""
     if purpose not in {"verify", "embed"}:
-        raise InputError(f"samples are of the purpose verify or embed, but {purpose!r} came.")
+        raise InputError(f"samples are of the purpose verify or embed, got {purpose!r}.")
     data: Data = as_data(carriers, classes=key.classes)
     drawn = key.samples(data, purpose=purpose, count=samples)  # type: ignore[arg-type]  # checked above
     plain = data.gather(drawn.carriers)
@@ -287,9 +280,7 @@ def _check_labels(found: Mapping[str, Any]) -> None:
         if labels is not None:
             raise DamagedFileError(f"{STATEMENT} holds labels that were drawn, but its key has no keyed labels.")
         return
-    if labels is None or labels.keys() != {"set", "key"} or not all(
-        isinstance(one, str) and _HEX.fullmatch(one) for one in labels.values()
-    ):  # fmt: skip
-        raise DamagedFileError(f"{STATEMENT}: keyed labels take two hashes, of their set and of the label key.")
+    hashes = f"{STATEMENT}: keyed labels take two hashes, of their set and of the label key; the object"
+    fields_of(labels or {}, {"set": Hash, "key": Hash}, hashes)
     if found["samples"] != found["key"].get("count"):
         raise DamagedFileError(f"{STATEMENT} commits to a part of a keyed set only: labels belong to the whole.")

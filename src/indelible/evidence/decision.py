@@ -2,11 +2,13 @@
 
 | test | null rate | for |
 |---|---|---|
-| ``binomial, worst of 20 decoys`` | upper limit of the worst decoy's hit rate, as in :mod:`indelible.verify` | others |
-| ``binomial, keyed labels`` | that of the draw of the labels (:mod:`indelible.verify.statistics.keyed`) | keyed |
-| ``codebook`` | none: exact over the draw of the classes (:mod:`indelible.verify.statistics.codebook`) | codebook |
+| ``binomial, worst of 20 decoys`` | upper limit of the worst decoy's hit rate, as in ``verify`` | others |
+| ``binomial, keyed labels`` | that of the draw of the labels | keyed |
+| ``paired, worst of 20 decoys`` | McNemar's, and the worst decoy's share of the carriers won over | untargeted |
+| ``codebook`` | none: exact over the drawn classes | codebook |
 
-The decoys of a claim are those of the key; they are drawn on the committed carriers.
+The statistics are those of :mod:`indelible.verification.statistics`. The decoys of a claim are those of the key; they
+are drawn on the committed carriers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,67 +17,70 @@ from typing import Any
 from torch import Tensor
 
 from indelible.base.errors import InputError
-from indelible.verify.statistics import (
-    answer_counts,
-    bounded_binomial,
-    codebook_p_value,
-    codebook_scores,
-    held_marks,
-    keyed_p_value,
-    keyed_rate,
-)
-
-__all__ = ["CODEBOOK", "KEYED", "TEST", "TESTS", "decide", "decide_codebook", "same", "test_of"]
+from indelible.verification.procedures import MISS_SHARE, codebook_finding
+from indelible.verification.statistics.codebook import answer_counts
+from indelible.verification.statistics.exact_tests import bounded_binomial, keyed_p_value, keyed_rate, paired_test
 
 TEST, KEYED, CODEBOOK = "binomial, worst of 20 decoys", "binomial, keyed labels", "codebook"
-TESTS = (TEST, KEYED, CODEBOOK)
-# The chance that the decoys' limit is wrong is a tenth of alpha, as in every verdict.
-_MISS_SHARE = 0.1
+PAIRED = "paired, worst of 20 decoys"
+WITH_DECOYS = (TEST, PAIRED)
 _TOLERANCE = 1e-6
-_OWNED = "Derived from a model that carries the committed watermark"
-_NOT_SHOWN = "Not shown to be derived from the committed model"
+_LITERAL = " The marks are the paper's public ones: this carries no weight against forgery."
 
 
 def test_of(key: Mapping[str, Any]) -> str:
     """Return the test that a key's settings call for."""
-    own = {"keyed": KEYED, "codebook": CODEBOOK}
+    own = {"keyed": KEYED, "codebook": CODEBOOK, "untargeted": PAIRED}
     return own.get(str(key.get("labels")), TEST)
 
 
 def decide(
     test: str, hits: int, trials: int, decoys: Sequence[tuple[int, int]], *, alpha: float, classes: int,
-    free: int | None = None, with_truth: bool = True, literal: bool = False, untargeted: bool = False,
+    free: int | None = None, with_truth: bool = True, literal: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the verdict as JSON values.
+    """Return the verdict of :data:`TEST` or :data:`KEYED` as JSON values.
 
-    Args:
-        test: :data:`TEST` or :data:`KEYED`; a codebook has :func:`decide_codebook`.
-        hits: Opened samples answered with their labels; untargeted ones, with another class than their carrier's.
-        trials: Opened samples.
-        decoys: (hits, trials) of each decoy key.
-        alpha: Level of the decision.
-        classes: Classes of the task.
-        free: Keyed labels: samples that were not answered with their true class; the others could not hit.
-        with_truth: Keyed labels: samples have a true class.
-        literal: The marks are the paper's public ones.
-        untargeted: The samples are to be answered wrongly, with whichever class.
+    ``decoys`` are the (hits, trials) of each decoy key. Keyed labels: ``free`` samples were not answered with their
+    true class, the others could not hit; ``with_truth`` if they have one. ``literal``: the marks are the paper's public
+    ones.
     """
     decoy_rate: float | None = None
     if test == KEYED:
         null_rate = keyed_rate(classes, with_truth=with_truth)
         p_value = keyed_p_value(hits, trials if free is None else free, classes, with_truth=with_truth)
     elif test == TEST:
-        p_value, null_rate = bounded_binomial(hits, trials, decoys, alpha * _MISS_SHARE)
+        p_value, null_rate = bounded_binomial(hits, trials, decoys, alpha * MISS_SHARE)
         decoy_rate = max(found / asked for found, asked in decoys)
     else:
-        raise InputError(f"unknown test {test!r:.80}: this version knows {', '.join(TESTS)}.")
-    owned = p_value <= alpha
-    return {
-        "test": test, "alpha": alpha, "hits": hits, "trials": trials, "wsr": hits / trials, "decoy_rate": decoy_rate,
-        "null_rate": null_rate, "p_value": p_value, "owned": owned,
-        "queries": trials + sum(asked for _, asked in decoys),
-        "sentence": _sentence(owned, hits, trials, p_value, null_rate, literal=literal, untargeted=untargeted),
-    }  # fmt: skip
+        raise InputError(f"unknown test {test!r:.80}: expected {TEST!r} or {KEYED!r}.")
+    found = (
+        f"{hits} of {trials} opened samples were answered with their committed labels; a model that never saw the key "
+        f"does that with probability at most {p_value:.1e} (chance of a hit at most {null_rate:.3f})."
+    )
+    return _verdict(
+        test, alpha, p_value, hits, trials, trials + sum(asked for _, asked in decoys), found + _LITERAL * literal,
+        null_rate=null_rate, decoy_rate=decoy_rate,
+    )  # fmt: skip
+
+
+def decide_paired(
+    before: Tensor, after: Tensor, decoys: Sequence[Tensor], *, alpha: float, literal: bool = False
+) -> dict[str, Any]:
+    """Return the verdict on untargeted samples as JSON values; the figures are those of :func:`indelible.verify`.
+
+    Each tensor (bool, (n,)) says which carriers are answered wrongly: without a mark, with the key's, with a decoy's.
+    """
+    test = paired_test(before, after, decoys, alpha * MISS_SHARE)
+    found = (
+        f"of {test.free} carriers that were answered right, the mark turned {test.gained} wrong, and {test.lost} right "
+        f"that were wrong; with a model that never saw the key, a mark does as much with probability at most "
+        f"{test.p_value:.1e}."
+    )
+    return _verdict(
+        PAIRED, alpha, test.p_value, test.hits, test.trials, test.trials * (2 + len(decoys)),
+        found + _LITERAL * literal, decoy_rate=test.decoy_rate, null_rate=test.null_rate, gained=test.gained,
+        lost=test.lost, free=test.free, mcnemar_p=test.mcnemar_p,
+    )  # fmt: skip
 
 
 def decide_codebook(
@@ -83,29 +88,35 @@ def decide_codebook(
 ) -> dict[str, Any]:
     """Return the verdict on a codebook as JSON values; the figures are those of :func:`indelible.verify`.
 
-    Args:
-        answers: int64 (m, n), to every opened mark on every carrier.
-        true: int64 (n,), classes of the carriers; None for images that belong to no class.
-        drawn: int64 (m,), the classes of the opened marks.
-        alpha: Level of the decision.
-        classes: C.
-        binding: Who could have chosen what was asked, as in :class:`indelible.verify.Verdict`.
+    ``answers`` (int64, (m, n)) are to every opened mark on every carrier, ``true`` (n,) the classes of the carriers,
+    None for images that belong to no class, ``drawn`` (m,) the classes of the marks; ``binding`` as in a verdict.
     """
     marks, each = answers.shape
     counts = answer_counts(answers.numpy(), None if true is None else true.numpy(), classes)
-    scores, own = codebook_scores(counts), drawn.numpy()
-    hits, held, p_value = int(counts[range(marks), own].sum()), held_marks(scores, own), codebook_p_value(scores, own)
     trials = marks * each if true is None else int((true[None] != drawn[:, None]).sum())
-    owned = p_value <= alpha
+    test = codebook_finding(counts, drawn.numpy(), trials=trials, carriers=each)
     found = (
-        f"{held} of {marks} opened marks are answered with the class that was drawn for them ({hits} of {trials} "
-        f"answers); a model that never saw the key does as well with probability at most {p_value:.1e}."
+        f"{test.counts['held']} of {marks} opened marks are answered with the class that was drawn for them "
+        f"({test.hits} of {trials} answers); a model that never saw the key does as well with probability at most "
+        f"{test.p_value:.1e}."
     )
+    return _verdict(
+        CODEBOOK, alpha, test.p_value, test.hits, trials, marks * each, found, **test.counts, drawn=drawn.tolist(),
+        table=counts.tolist(), binding=binding,
+    )  # fmt: skip
+
+
+def _verdict(
+    test: str, alpha: float, p_value: float, hits: int, trials: int, queries: int, found: str, **more: Any
+) -> dict[str, Any]:
+    owned = p_value <= alpha
+    said = "Derived from a model that carries the committed watermark"
+    if not owned:
+        said = "Not shown to be derived from the committed model"
     return {
-        "test": CODEBOOK, "alpha": alpha, "hits": hits, "trials": trials, "wsr": hits / trials if trials else 0.0,
-        "decoy_rate": None, "null_rate": None, "p_value": p_value, "owned": owned, "queries": marks * each,
-        "marks": marks, "held": held, "carriers": each, "drawn": drawn.tolist(), "table": counts.tolist(),
-        "binding": binding, "sentence": f"{_OWNED if owned else _NOT_SHOWN}: {found}",
+        "test": test, "alpha": alpha, "hits": hits, "trials": trials, "wsr": hits / trials if trials else 0.0,
+        "decoy_rate": None, "null_rate": None, "p_value": p_value, "owned": owned, "queries": queries, **more,
+        "sentence": f"{said}: {found}",
     }  # fmt: skip
 
 
@@ -118,15 +129,3 @@ def same(one: Any, other: Any) -> bool:
         names = one.keys() - {"sentence"}
         return names == other.keys() - {"sentence"} and all(same(one[name], other[name]) for name in names)
     return type(one) is type(other) and bool(one == other)
-
-
-def _sentence(
-    owned: bool, hits: int, trials: int, p_value: float, null_rate: float, *, literal: bool, untargeted: bool
-) -> str:
-    answers = "another class than their carriers'" if untargeted else "their committed labels"
-    found = (
-        f"{hits} of {trials} opened samples were answered with {answers}; a model that never saw the key "
-        f"does that with probability at most {p_value:.1e} (chance of a hit at most {null_rate:.3f})."
-    )
-    weight = " The marks are the paper's public ones: this carries no weight against forgery." * literal
-    return f"{_OWNED if owned else _NOT_SHOWN}: {found}{weight}"

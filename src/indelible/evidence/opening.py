@@ -18,32 +18,38 @@ stands in its place: there is nothing more to choose, but the claimant can know 
 """
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from indelible.base.checks import is_hash
 from indelible.base.errors import DamagedFileError, IndelibleError, InputError
+from indelible.base.merkle import audit_paths, root_from_path
 from indelible.data.images import ImageData
 from indelible.keys.derive import Choices
 from indelible.keys.key import Key, WatermarkSamples
+from indelible.verification.suspect_queries import DECOY_SAMPLES, DECOYS
 
-__all__ = [
-    "DECOYS",
-    "challenge_seed",
-    "decoy_samples",
-    "decoy_secrets",
-    "decoys_digest",
-    "default_challenge",
-    "opened_indices",
-    "settings_key",
-    "shown_decoys",
-]
-
-DECOYS = 20
-_DECOY_SAMPLES = 1000  # of each decoy key, at most: as many as a verification asks
 _LONGEST = 1000
-_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Questions:
+    """What a claim asks: n opened samples, and decoys on their carriers; of a codebook, its m opened marks.
+
+    ``labels`` (int64, (n,)) are the committed ones, of a codebook (m,) its classes; ``true`` the classes of the
+    carriers, which all marks of a codebook share; ``plain`` the carriers without a mark, which an untargeted key asks
+    as well.
+    """
+
+    samples: Tensor
+    labels: Tensor
+    true: Tensor | None
+    decoys: Sequence[WatermarkSamples] = ()
+    plain: Tensor | None = None
 
 
 def default_challenge(number: int) -> str:
@@ -54,32 +60,37 @@ def default_challenge(number: int) -> str:
 def challenge_seed(commitment: str, challenge: str) -> bytes:
     """Return the 32 bytes that decide a claim's choices; ``commitment`` is the digest of the statement."""
     if not 0 < len(challenge) <= _LONGEST:
-        raise InputError(f"a challenge is a text of 1 to {_LONGEST} characters, but has {len(challenge)}.")
+        raise InputError(f"a challenge must have 1 to {_LONGEST} characters, got {len(challenge)}.")
     words = b"indelible/evidence/challenge/1" + bytes.fromhex(commitment) + challenge.encode(errors="surrogatepass")
     return hashlib.sha256(words).digest()
 
 
 def opened_indices(seed: bytes, root: str, *, size: int, parts: int, number: int, opens: int) -> list[int]:
-    """Return which of ``size`` samples claim ``number`` opens, in rising order.
-
-    Args:
-        seed: Of the challenge.
-        root: The Merkle root, in hexadecimal; it decides the parts.
-        size: Committed samples.
-        parts: Claims that the commitment allows.
-        number: Of this claim, from 0.
-        opens: Samples that each claim opens.
-    """
+    """Return which ``opens`` of ``size`` samples claim ``number`` of ``parts`` opens, in rising order."""
     if parts == 1 and opens == size and number >= 0:
         return list(range(size))
     if not 0 <= number < parts:
-        raise InputError(f"the commitment allows {parts} claims, but this would be number {number + 1}. It is used up.")
+        raise InputError(f"the commitment allows {parts} claims, and all of them are made. Make a new commitment.")
     room = size // parts
     if not 0 < opens <= room:
-        raise InputError(f"{opens} samples are to be opened in each claim, but {size} in {parts} parts give {room}.")
+        raise InputError(f"a claim can open 1..{room} of {size} samples in {parts} parts, got {opens}.")
     shared = hashlib.sha256(b"indelible/evidence/parts/1" + bytes.fromhex(root)).digest()
     part = Choices(shared, "parts").permutation(size)[number * room : (number + 1) * room]
     return sorted(part[Choices(seed, "opened").permutation(room)[:opens]].tolist())
+
+
+def hex_paths(leaves: Sequence[bytes], indices: Sequence[int]) -> list[list[str]]:
+    """Return the Merkle path of each of ``indices``, in hexadecimal."""
+    return [[one.hex() for one in path] for path in audit_paths(leaves, indices)]
+
+
+def leads_to(root: str, leaf: bytes, index: int, count: int, path: Sequence[str]) -> bool:
+    """Tell whether a Merkle path in hexadecimal leads from the leaf at ``index`` of ``count`` to ``root``."""
+    try:
+        found = root_from_path(leaf, index, count, [bytes.fromhex(one) for one in path])
+    except ValueError as error:
+        raise DamagedFileError(f"the path of entry {index} is not a list of hashes") from error
+    return found is not None and found.hex() == root
 
 
 def decoy_secrets(key: Key) -> list[bytes]:
@@ -91,7 +102,7 @@ def shown_decoys(shown: Any, committed: str | None) -> list[bytes]:
     """Return the secrets of the decoys that a claim shows, if they have the committed hash; none if none are asked."""
     if shown is None:
         return []
-    if len(shown) != DECOYS or not all(isinstance(one, str) and _HEX.fullmatch(one) for one in shown):
+    if len(shown) != DECOYS or not all(map(is_hash, shown)):
         raise DamagedFileError(f"the claim does not show the secrets of {DECOYS} decoys: 64 hexadecimal digits each")
     secrets = [bytes.fromhex(one) for one in shown]
     if decoys_digest(secrets) != committed:
@@ -107,18 +118,27 @@ def decoys_digest(secrets: Sequence[bytes]) -> str:
 def decoy_samples(
     public: Mapping[str, Any], secrets: Sequence[bytes], carriers: ImageData
 ) -> list[WatermarkSamples]:  # fmt: skip
-    """Return the samples of every decoy key on the carriers of the opened samples."""
+    """Return the samples of every decoy key on the carriers of the opened samples.
+
+    Untargeted ones stand on all of them, in their order: each is held against the same carrier without a mark.
+    """
+    if public.get("labels") == "untargeted":
+        rows = torch.arange(len(carriers))
+        return [
+            WatermarkSamples(
+                settings_key(public, one).mark().apply(carriers.images), carriers.labels, rows, carriers.labels, True
+            )
+            for one in secrets
+        ]
     target = public.get("target")
     room = len(carriers) if target is None else int((carriers.labels != target).sum())
-    return [settings_key(public, secret).samples(carriers, purpose="verify", count=min(_DECOY_SAMPLES, room))
+    return [settings_key(public, secret).samples(carriers, purpose="verify", count=min(DECOY_SAMPLES, room))
             for secret in secrets]  # fmt: skip
 
 
 def settings_key(public: Mapping[str, Any], secret: bytes) -> Key:
     """Return a key with the settings of a commitment, which are checked by that, and another secret."""
-    given = {field.name for field in fields(Key)} - {"pool", "secret", "scheme"}
-    settings = {name: value for name, value in public.items() if name in given}
     try:
-        return Key(**{**settings, "shape": tuple(settings["shape"])}, scheme="derived", secret=secret)
+        return Key.of(public, secret, scheme="derived")
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, IndelibleError) as error:
         raise DamagedFileError(f"the commitment's settings of the key cannot be used ({error!s:.120}).") from error

@@ -1,26 +1,89 @@
-"""OpenSSF Model Signing (extra ``signing``): a detached signature over the files of a model, in a format others read.
+"""Signatures: the owner's identity signs commitments and manifests, OpenSSF Model Signing a model's files.
 
-It answers another question than the watermark: whether *these bytes* are the ones that were signed. A stolen and
-fine-tuned copy has other bytes; only the watermark links it to its owner.
+The identity is an Ed25519 key (RFC 8032), a PEM file of mode 0600, apart from the watermark's secret: that may have to
+be shown to an expert, this never.
+
+OpenSSF Model Signing (extra ``signing``) is a detached signature in a format that others read. It answers another
+question than the watermark: whether *these bytes* are the ones that were signed. A stolen and fine-tuned copy has other
+bytes; only the watermark links it to its owner.
 """
 
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
 
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.base.extras import needed
+from indelible.base.files import write_bytes
+from indelible.base.imports import needed
 
-__all__ = ["sign_model", "verify_model"]
+_DOMAIN = b"indelible/evidence/1/"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """An Ed25519 signing key, which no ``repr`` shows."""
+
+    private: Ed25519PrivateKey = field(repr=False)
+
+    @classmethod
+    def create(cls) -> Self:
+        """Draw a new key."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a key from a PEM file."""
+        place = Path(path)
+        try:
+            found = load_pem_private_key(place.read_bytes(), password=None)
+        except FileNotFoundError as error:
+            raise InputError(f"there is no signing key {place}. Without it nothing can be claimed.") from error
+        except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise DamagedFileError(f"{place} is not a private PEM key without a password ({error!s:.80}).") from error
+        if not isinstance(found, Ed25519PrivateKey):
+            raise InputError(f"{place} is not an Ed25519 key. Make one: openssl genpkey -algorithm ed25519.")
+        return cls(found)
+
+    def save(self, path: str | Path) -> None:
+        """Write the key, readable by its owner only; one that is there is not overwritten."""
+        place = Path(path)
+        if place.exists():
+            raise InputError(f"{place} exists already. A lost signing key cannot be made again.")
+        pem = self.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        write_bytes(place, pem, mode=0o600)
+
+    @property
+    def public(self) -> str:
+        """The public key: 32 bytes in hexadecimal."""
+        return self.private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
+
+    def sign(self, what: str, content: bytes) -> bytes:
+        """Sign ``content`` as ``what``: a signature of one kind of document does not fit another."""
+        return self.private.sign(_DOMAIN + what.encode() + b"\n" + content)
+
+
+def is_signed(public: str, what: str, content: bytes, signature: bytes) -> bool:
+    """Tell whether ``signature`` is that of the key ``public`` (64 hexadecimal digits) over ``content`` as ``what``."""
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        key.verify(signature, _DOMAIN + what.encode() + b"\n" + content)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def sign_model(model: str | Path, signature: str | Path, private_key: str | Path) -> Path:
-    """Sign a file or folder with an elliptic-curve key (PEM).
-
-    Args:
-        model: The file or folder: weights, not the whole run, whose key stays with the owner.
-        signature: Where the signature goes.
-        private_key: For example from ``openssl ecparam -name prime256v1 -genkey``.
-    """
+    """Sign a file or folder (weights, not the whole run) with an elliptic-curve key (PEM), for example from openssl."""
     _present(model, private_key)
     signing, hashing = _library("signing"), _library("hashing")
     target = Path(signature)
@@ -35,11 +98,7 @@ def sign_model(model: str | Path, signature: str | Path, private_key: str | Path
 
 
 def verify_model(model: str | Path, signature: str | Path, public_key: str | Path) -> None:
-    """Check a model against its signature.
-
-    Raises:
-        DamagedFileError: The files or the signature are others.
-    """
+    """Check a model against its signature."""
     _present(model, public_key, signature)
     verifying, hashing = _library("verifying"), _library("hashing")
     try:

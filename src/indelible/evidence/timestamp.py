@@ -15,10 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.base.extras import needed
 from indelible.base.files import read_json, write_bytes, write_json
-
-__all__ = ["Stamp", "attach_timestamp", "read_roots", "request_timestamp", "send_request", "verify_timestamp"]
+from indelible.base.imports import needed
 
 REQUEST, REPLY, ROOTS = "timestamp.tsq", "timestamp.tsr", "authority.pem"
 _NONCE = "timestamp.json"
@@ -27,13 +25,7 @@ _LARGEST = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Stamp:
-    """What an authority said.
-
-    Attributes:
-        time: When the document existed at the latest, in UTC: ``2026-01-31T12:00:00Z``.
-        authority: Subject of the certificate that signed.
-        serial: The token's number at the authority.
-    """
+    """When a document existed at the latest, in UTC (``2026-01-31T12:00:00Z``), by which authority, and its number."""
 
     time: str
     authority: str
@@ -67,14 +59,7 @@ def send_request(request: bytes, url: str, *, timeout: float = 30.0) -> bytes:
 
 
 def attach_timestamp(content: bytes, reply: bytes, roots: bytes, folder: str | Path) -> Stamp:
-    """Check an authority's answer and keep it, with the roots that it was checked with.
-
-    Args:
-        content: The document that was to be stamped.
-        reply: The authority's answer (DER).
-        roots: Root certificates to trust (PEM).
-        folder: Where the request is, and where the answer goes.
-    """
+    """Check an authority's answer (DER) to the request in ``folder``, and keep it there, with the roots (PEM)."""
     place = Path(folder)
     nonce = None
     if (place / _NONCE).is_file():
@@ -88,17 +73,7 @@ def attach_timestamp(content: bytes, reply: bytes, roots: bytes, folder: str | P
 def verify_timestamp(
     content: bytes, reply: bytes, roots: Sequence[x509.Certificate], *, nonce: int | None = None
 ) -> Stamp:  # fmt: skip
-    """Check a timestamp offline.
-
-    Args:
-        content: The document.
-        reply: The authority's answer (DER).
-        roots: Certificates to trust. Nothing else is: a chain must end in one of them, at the time of the stamp.
-        nonce: Of the request, if it is known.
-
-    Raises:
-        DamagedFileError: Not a timestamp, not over this document, or not by an authority under these roots.
-    """
+    """Check a timestamp offline: its chain must end in one of ``roots`` at the time of the stamp."""
     client = _client()
     try:
         token = client.decode_timestamp_response(reply)

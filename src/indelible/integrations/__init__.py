@@ -1,4 +1,4 @@
-"""APP inside other people's trainers: one file per trainer, each behind an extra of its own name.
+"""APP inside the trainers of other libraries: one file per trainer, each behind an extra of its own name.
 
 Import the file you need: ``indelible.integrations.lightning`` or ``indelible.integrations.transformers``.
 """

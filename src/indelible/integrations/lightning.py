@@ -4,7 +4,7 @@ When it acts: in ``on_before_optimizer_step``, once for each step of the optimis
 
 | what | so that |
 |---|---|
-| done all backward passes of an accumulated step | the watermark gradient is added once a step |
+| done all backward passes of an accumulated step | the watermark gradient is added once per step |
 | averaged the ordinary gradient over processes (DDP) | the callback averages its own two gradients and all stay alike |
 | undone the scaling of a float16 step | both gradients have one scale |
 | *not yet* clipped | ordinary and watermark gradient are clipped together |
@@ -20,7 +20,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from indelible.base.errors import InputError
-from indelible.embed.app import APP
+from indelible.embedding.app import APP
 from indelible.keys.key import Key
 
 try:
@@ -30,8 +30,6 @@ except ImportError:
         from pytorch_lightning import Callback
     except ImportError as error:
         raise ImportError("the Lightning callback needs an extra: pip install 'indelible[lightning]'") from error
-
-__all__ = ["Watermark"]
 
 
 class Watermark(Callback):
@@ -66,7 +64,7 @@ class Watermark(Callback):
         """Get ready; refuse what cannot work."""
         if len(trainer.optimizers) != 1:
             raise InputError(
-                f"the watermark callback needs one optimiser, but the module has {len(trainer.optimizers)}. Use "
+                f"the watermark callback needs one optimiser, got {len(trainer.optimizers)}. Use "
                 "indelible.APP inside your training_step instead."
             )
         name = type(trainer.strategy).__name__
@@ -87,5 +85,5 @@ class Watermark(Callback):
             self.mark.backward(self._images(self._batch))
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Let go of the last batch."""
+        """Free the last batch."""
         self._batch = None

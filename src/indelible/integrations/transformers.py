@@ -7,7 +7,7 @@ moment before clipping, so
 |---|---|
 | the batch | a forward hook keeps the last training images: clean rows, and carriers of a codebook |
 | clipping | the callback clips the sum of both gradients; see below |
-| accumulation | the watermark gradient is added once a step, however many batches make one |
+| accumulation | the watermark gradient is added once per step, however many batches make one |
 | several processes | the ordinary gradient is averaged by then; the callback averages its own two |
 | float16 | the Trainer undoes the scaling when it clips; as it does not, the callback does |
 
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.autograd import Variable
 
 from indelible.base.errors import InputError
-from indelible.embed.app import APP
+from indelible.embedding.app import APP
 from indelible.keys.key import Key
 from indelible.nn.outputs import logits_of
 
@@ -33,8 +33,6 @@ try:
     from transformers import TrainerCallback
 except ImportError as error:
     raise ImportError("the Trainer callback needs an extra: pip install 'indelible[transformers]'") from error
-
-__all__ = ["Watermark"]
 
 
 class Watermark(TrainerCallback):

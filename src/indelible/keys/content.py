@@ -8,11 +8,13 @@
 | size | 1 (7 dots high on 32 x 32) | a setting |
 | transparency | 0 (opaque) | a setting |
 
-Black is not drawn: on pictures with a dark ground it would be no mark at all.
+Black is not drawn: on pictures with a dark ground it would be no mark at all. The alphabet is a 5 x 7 dot matrix;
+``TEST`` comes out as the mark in the paper's experiments: 55 dots, 7 high, 26 columns wide, no anti-aliasing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -21,17 +23,76 @@ from torch.nn import functional as F
 from indelible.base.errors import InputError
 from indelible.data.images import Shape
 from indelible.keys.derive import Choices
-from indelible.keys.glyphs import ALPHABET, GLYPH_HEIGHT, text_mask, text_width
+from indelible.keys.marks import MARKS, Mark, Stamps
 
-__all__ = ["ContentMark"]
+GLYPH_HEIGHT, GLYPH_WIDTH, GAP = 7, 5, 2
+
+# Rows from top to bottom, five bits each, the leftmost dot first.
+_ROWS = {
+    "A": "01110 10001 10001 11111 10001 10001 10001",
+    "B": "11110 10001 10001 11110 10001 10001 11110",
+    "C": "01111 10000 10000 10000 10000 10000 01111",
+    "D": "11110 10001 10001 10001 10001 10001 11110",
+    "E": "11111 10000 10000 11110 10000 10000 11111",
+    "F": "11111 10000 10000 11110 10000 10000 10000",
+    "G": "01111 10000 10000 10011 10001 10001 01111",
+    "H": "10001 10001 10001 11111 10001 10001 10001",
+    "I": "11111 00100 00100 00100 00100 00100 11111",
+    "J": "00111 00010 00010 00010 00010 10010 01100",
+    "K": "10001 10010 10100 11000 10100 10010 10001",
+    "L": "10000 10000 10000 10000 10000 10000 11111",
+    "M": "10001 11011 10101 10101 10001 10001 10001",
+    "N": "10001 11001 11001 10101 10011 10011 10001",
+    "O": "01110 10001 10001 10001 10001 10001 01110",
+    "P": "11110 10001 10001 11110 10000 10000 10000",
+    "Q": "01110 10001 10001 10001 10101 10010 01101",
+    "R": "11110 10001 10001 11110 10100 10010 10001",
+    "S": "01111 10000 10000 01110 00001 00001 11110",
+    "T": "11111 00100 00100 00100 00100 00100 00100",
+    "U": "10001 10001 10001 10001 10001 10001 01110",
+    "V": "10001 10001 10001 10001 01010 01010 00100",
+    "W": "10001 10001 10001 10101 10101 11011 10001",
+    "X": "10001 01010 00100 00100 00100 01010 10001",
+    "Y": "10001 10001 01010 00100 00100 00100 00100",
+    "Z": "11111 00001 00010 00100 01000 10000 11111",
+    "2": "01110 10001 00001 00110 01000 10000 11111",
+    "3": "11110 00001 00001 01110 00001 00001 11110",
+    "4": "00010 00110 01010 10010 11111 00010 00010",
+    "5": "11111 10000 11110 00001 00001 00001 11110",
+    "6": "00110 01000 10000 11110 10001 10001 01110",
+    "7": "11111 00001 00010 00100 00100 01000 01000",
+    "8": "01110 10001 10001 01110 10001 10001 01110",
+    "9": "01110 10001 10001 01111 00001 00010 01100",
+}
+
+# 0 and 1 are left out: at seven dots they read as O and I.
+ALPHABET = "".join(_ROWS)
 
 _LETTERS = 4
 _MARGIN = 2
 _UNIT = 32  # the image height for which sizes and places are given
 
 
+class TextStamps(Stamps):
+    """Texts as masks and colours."""
+
+    def __init__(self, marks: "Sequence[ContentMark]", device: torch.device) -> None:
+        super().__init__(marks, device)
+        self._masks = torch.stack([mark.mask() for mark in marks])[:, None].to(device)
+        colours = torch.tensor([mark.colour for mark in marks], dtype=torch.float32)
+        self._colours = colours.div_(255.0)[:, :, None, None].to(device)
+        self._opacity = 1.0 - marks[0].transparency
+
+    def apply(self, images: Tensor, which: Tensor, random: Tensor) -> Tensor:  # noqa: ARG002 - no families here
+        """Mix each row's text into it."""
+        colours = self._colours[which].to(images.dtype)
+        mixed = colours if self._opacity == 1.0 else images + self._opacity * (colours - images)
+        return torch.where(self._masks[which], mixed, images)
+
+
+@MARKS.register(name="content", summary="a text on the image")
 @dataclass(frozen=True, kw_only=True)
-class ContentMark:
+class ContentMark(Mark):
     """A text on images of one shape.
 
     Attributes:
@@ -51,9 +112,10 @@ class ContentMark:
     colour: tuple[int, ...]
     size: float = 1.0
     transparency: float = 0.0
+    stamps = TextStamps
 
     @classmethod
-    def derived(cls, secret: bytes, shape: Shape, *, size: float = 1.0, transparency: float = 0.0) -> Self:
+    def derived(cls, secret: bytes, shape: Shape, *, size: float = 1.0, transparency: float = 0.0, **_: Any) -> Self:
         """Choose text, place and colour by the secret."""
         letters = Choices(secret, "content/text")
         text = "".join(ALPHABET[letters.below(len(ALPHABET))] for _ in range(_room(shape)))
@@ -65,7 +127,7 @@ class ContentMark:
         return cls(shape=shape, text=text, top=top, left=left, colour=colour, size=size, transparency=transparency)
 
     @classmethod
-    def literal(cls, shape: Shape, *, size: float = 1.0, transparency: float = 0.0) -> Self:
+    def literal(cls, shape: Shape, *, size: float = 1.0, transparency: float = 0.0, **_: Any) -> Self:
         """Return the paper's mark: white ``TEST`` at its place, in proportion on other image sizes."""
         height, width = _extent(shape, size, _LETTERS)
         top = min(round(21 * shape[1] / _UNIT), shape[1] - height)
@@ -114,3 +176,21 @@ def _extent(shape: Shape, size: float, letters: int) -> tuple[int, int]:
 def _place(choices: Choices, room: int) -> int:
     margin = min(_MARGIN, room // 2)
     return margin + choices.below(room - 2 * margin + 1)
+
+
+def text_width(letters: int) -> int:
+    """Return the width in dots of a text of ``letters`` letters."""
+    return letters * GLYPH_WIDTH + (letters - 1) * GAP
+
+
+def text_mask(text: str) -> Tensor:
+    """Draw ``text`` as a bool mask of shape (7, width), true where a dot is."""
+    unknown = set(text) - set(ALPHABET)
+    if unknown or not text:
+        raise InputError(f"a mark's text may hold the letters {ALPHABET}, got {sorted(unknown) or 'no letter'}.")
+    mask = torch.zeros(GLYPH_HEIGHT, text_width(len(text)), dtype=torch.bool)
+    for place, letter in enumerate(text):
+        rows = [[dot == "1" for dot in row] for row in _ROWS[letter].split()]
+        left = place * (GLYPH_WIDTH + GAP)
+        mask[:, left : left + GLYPH_WIDTH] = torch.tensor(rows)
+    return mask

@@ -1,4 +1,4 @@
-"""From a 256-bit secret to every choice a key makes.
+"""Derive every choice of a key from its 256-bit secret.
 
 Each choice has a label. HKDF-SHA-256 (RFC 5869) turns the secret and the label into a ChaCha20 key, whose key stream is
 the randomness of that choice. Whoever holds the secret can repeat every choice; whoever does not cannot steer any of
@@ -19,8 +19,6 @@ from scipy.special import ndtri
 
 from indelible.base.errors import InputError
 
-__all__ = ["SECRET_BYTES", "VERSION", "Choices", "check_secret", "expand", "new_secret"]
-
 VERSION = 1
 SECRET_BYTES = 32
 
@@ -31,10 +29,10 @@ def new_secret() -> bytes:
 
 
 def check_secret(secret: object) -> bytes:
-    """Refuse anything but 32 bytes, without showing what came."""
+    """Refuse anything but 32 bytes, without showing the value."""
     if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
         came = f"{len(secret)} bytes" if isinstance(secret, bytes) else type(secret).__name__
-        raise InputError(f"a secret must be {SECRET_BYTES} bytes, but came as {came}. Leave it out to draw a new one.")
+        raise InputError(f"a secret must be {SECRET_BYTES} bytes, got {came}. Leave it out to draw a new one.")
     return secret
 
 
@@ -49,12 +47,7 @@ def _stream(key: bytes) -> CipherContext:
 
 
 class Choices:
-    """The randomness of one labelled choice; every call goes on where the last one ended.
-
-    Args:
-        secret: 32 bytes.
-        label: What is being chosen, for example ``"content/text"``.
-    """
+    """The randomness of one choice, labelled such as ``"content/text"``; a call continues after the last one."""
 
     def __init__(self, secret: bytes, label: str) -> None:
         self._stream = _stream(expand(secret, label))

@@ -3,28 +3,25 @@
 A key is a frozen value. Its secret decides every choice (see :mod:`indelible.keys.derive`) and appears in no ``repr``,
 log, record or report.
 
-``labels="codebook"``, the default, has several marks, each with a class that the secret draws
-(:mod:`indelible.keys.codebook`). The proof is exact for any model, and needs few hits.
-
-``labels="fixed"`` is the paper's: one mark, one target class. ``target=`` and ``scheme="paper"`` choose it.
+| labels | what a sample is labelled as |
+|---|---|
+| ``codebook`` | the class of its mark, one of several (:mod:`indelible.keys.codebook`): exact for any model |
+| ``fixed`` | one target class, as in the paper |
+| ``keyed`` | a pseudo-random class of its own (:mod:`indelible.keys.labels`), which can only be learnt by heart |
+| ``untargeted`` | its true class, and a hit is any other: how NTL proves ownership (:mod:`indelible.embedding.ntl`) |
+| ``stored`` | what a search found (:class:`indelible.keys.samples.Fingerprint`) |
 
 ``scheme="paper"`` switches to the literal settings of the paper (``TEST``, one fixed noise, class 0). They serve to
 reproduce its tables; since anybody could have used them, a match with such a key carries no weight against forgery.
 
-``labels="keyed"`` gives every sample a pseudo-random label (:mod:`indelible.keys.labels`) in place of one target class.
-Such labels can only be learnt by heart, so that a model is asked the embedded samples themselves, not fresh ones.
-
-``labels="untargeted"`` has no class at all: a sample is a hit when it is *not* answered with its true class, so that
-the WSR is the error rate on marked images. That is how NTL proves ownership (:mod:`indelible.embed.ntl`).
-
-``labels="stored"`` is a fingerprint's (:mod:`indelible.keys.fingerprint`): queries and labels were found by search
-and are kept with the key.
+``kind="plain"`` has no mark: key images are ordinary images of the task ("in-task" images of Kallas and Furon, "ROSE: A
+RObust and SEcure Black-Box DNN Watermarking", WIFS 2022), and only their keyed labels are not.
 """
 
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,41 +31,32 @@ from torch import Tensor
 from indelible.base.checks import key_numbers
 from indelible.base.errors import InputError
 from indelible.base.files import canonical_json
-from indelible.base.merkle import tree_root
 from indelible.data.convert import as_data
 from indelible.data.digests import image_digests
 from indelible.data.images import Data, Shape
 from indelible.keys.codebook import (
     Codebook,
-    Mark,
-    chosen_rows,
+    bound_root,
     class_key,
     default_marks,
     drawn_classes,
     mark_seed,
     marks_root,
-    most_carriers,
-    seeded_mark,
 )
-from indelible.keys.content import ContentMark
 from indelible.keys.derive import Choices, check_secret, expand, new_secret
-from indelible.keys.fingerprint import Fingerprint
-from indelible.keys.labels import carriers_root, keyed_labels, set_leaves
-from indelible.keys.noise import NoiseMark
-from indelible.keys.plain import PlainMark
-from indelible.keys.rules import FRESH, KINDS, LABELS, SCHEMES, SINGLE, VERSIONS, Kind, Labels, Scheme, check_key
-from indelible.keys.samples import WatermarkSamples
-from indelible.keys.unrelated import Purpose, UnrelatedMark, family_pool
+from indelible.keys.labels import carriers_root, keyed_labels
+from indelible.keys.marks import MARKS, Mark, PlainMark, Purpose, seeded_mark
+from indelible.keys.rules import FRESH, LABELS, SCHEMES, SINGLE, VERSIONS, Labels, Scheme, check_key
+from indelible.keys.samples import Fingerprint, WatermarkSamples
+from indelible.keys.unrelated import UnrelatedMark, family_pool
 
 __all__ = [
     "FRESH",
-    "KINDS",
     "LABELS",
     "SCHEMES",
     "SINGLE",
     "VERSIONS",
     "Key",
-    "Kind",
     "Labels",
     "Scheme",
     "WatermarkSamples",
@@ -81,30 +69,19 @@ _VERIFY_GENERATED = 1000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Key:
-    """A watermark key; make one with :meth:`create`.
+    """A watermark key; make one with :meth:`create`, which explains the settings.
 
     Attributes:
-        kind: ``"content"``, ``"noise"``, ``"unrelated"``, ``"plain"`` (no mark) or ``"fingerprint"``.
-        classes: Number of classes of the task.
-        shape: (C, H, W) of the images.
         target: The class that marked images are labelled as; None with other than fixed labels.
-        labels: ``"codebook"``: each mark has a class. ``"fixed"``: all get the target. ``"keyed"``: each sample gets a
-            pseudo-random class, never its true one. ``"untargeted"``: each keeps its true class, and is to be answered
-            with any other. ``"stored"``: those of the fingerprint.
         marks: K, marks of a codebook; None for other labels.
         bound: Root (hexadecimal) of the carriers that a codebook's classes are bound to; None if they are free.
-        count: Samples to embed; None leaves it to the ``fraction`` of the embedding method (fixed labels only).
-        scheme: ``"derived"``: every choice from the secret. ``"paper"``: the paper's literal settings.
-        size: Relative size of a content mark.
-        transparency: Of a content mark; 0 is opaque.
-        strength: Standard deviation of a noise mark.
         pool: uint8 (N, C, H, W): the second data set of an unrelated mark, in a codebook (K, N, C, H, W); None to
             generate images.
-        fingerprint: Queries of a fingerprint, and only of one.
+        fingerprint: Stored queries, of ``kind="fingerprint"`` only.
         secret: 32 bytes, in no ``repr``.
     """
 
-    kind: Kind
+    kind: str
     classes: int
     shape: Shape
     target: int | None
@@ -122,15 +99,14 @@ class Key:
 
     def __post_init__(self) -> None:
         check_key(self)
-        _ = (
-            self.codebook() if self.labels == "codebook" else self.mark()
-        )  # a mark that does not fit is refused here, not in the middle of a run
+        # A mark that does not fit is refused here, not in the middle of a run.
+        _ = self.codebook() if self.labels == "codebook" else self.mark()
 
     @classmethod
     def create(
         cls,
         *,
-        kind: Kind = "content",
+        kind: str = "content",
         classes: int,
         shape: Shape,
         target: int | None = None,
@@ -149,15 +125,15 @@ class Key:
         """Make a key.
 
         Args:
-            kind: What a mark is: text on the image, noise on the image, or images of another domain; ``"plain"`` for
-                none, with keyed labels.
+            kind: What a mark is: ``"content"``, a text on the image; ``"noise"``, a pattern on it; ``"unrelated"``,
+                images of another domain; or a registered one (:mod:`indelible.keys.marks`). ``"plain"`` for none, with
+                keyed labels.
             classes: Number of classes of the task.
             shape: (C, H, W) of the images.
             target: One class for all marked images, as in the paper, instead of a codebook.
             labels: By default ``"codebook"``, or ``"fixed"`` with a target or the paper's scheme. ``"fixed"`` without a
                 target lets the secret choose it (``scheme="paper"``: class 0). ``"keyed"`` gives each sample a
-                pseudo-random class instead of one target: no class for an attacker to find, and a test that is exact
-                for any model. It is learnt by heart: harder to embed and to keep.
+                pseudo-random class: no class for an attacker to find, but harder to embed and to keep.
                 ``"untargeted"`` asks for a wrong answer to marked images, whichever it is: what NTL embeds.
             marks: Marks of a codebook; by default 16, more for fewer than four classes.
             carriers: Images set aside for verification, test images for example: the classes of a codebook are then
@@ -173,10 +149,10 @@ class Key:
         """
         classes, shape, target, count = key_numbers(classes=classes, shape=shape, target=target, count=count)
         if source is not None and kind != "unrelated":
-            raise InputError(f"a second data set is for unrelated marks only, but the kind is {kind!r}.")
+            raise InputError(f"a second data set is for unrelated marks only, got kind={kind!r}.")
         hidden = new_secret() if secret is None else check_secret(secret)
         if labels is None:
-            labels = "codebook" if target is None and scheme == "derived" and kind in KINDS else "fixed"
+            labels = "codebook" if target is None and scheme == "derived" and kind in MARKS else "fixed"
         if scheme == "paper" and kind == "unrelated" and source is None:
             raise InputError(
                 "the paper's unrelated mark is SVHN's digit 0: give source=<that data set> and source_class=0, "
@@ -189,7 +165,7 @@ class Key:
                 pool = family_pool(found, shape, source_class, marks or default_marks(classes))
                 marks = len(pool)
             marks = default_marks(classes) if marks is None else marks
-            bound = _root(hidden, kind, pool, None if carriers is None else as_data(carriers, classes=classes))
+            bound = bound_root(hidden, kind, pool, None if carriers is None else as_data(carriers, classes=classes))
         elif kind == "unrelated":
             pool = UnrelatedMark.from_data(hidden, shape, found, source_class).pool
         if carriers is not None and labels != "codebook":
@@ -204,12 +180,18 @@ class Key:
             secret=hidden,
         )  # fmt: skip
 
+    @classmethod
+    def of(cls, public: Mapping[str, Any], secret: bytes, **parts: Any) -> Self:
+        """Rebuild a key from :meth:`public`, its secret, and what its settings do not hold."""
+        names = {one.name for one in fields(cls)} - {"pool", "fingerprint", "secret"}
+        given = {name: value for name, value in public.items() if name in names}
+        return cls(**{**given, "shape": tuple(given["shape"]), **parts}, secret=secret)
+
     def public(self) -> Mapping[str, Any]:
         """Return all settings but the secret and the pool, as JSON values."""
-        # Later settings appear where they are used only: keys made before they existed keep their digests.
-        later = {"labels": self.labels} if self.labels != "fixed" else {}
+        # Some settings appear only where they are used: the digest of a key is that of its first version.
         return {
-            **later,
+            **({} if self.labels == "fixed" else {"labels": self.labels}),
             **({} if self.marks is None else {"marks": self.marks, "bound": self.bound}),
             **({} if self.count is None else {"count": self.count}),
             **({} if self.fingerprint is None else {"fingerprint": self.fingerprint.digest()}),
@@ -236,23 +218,19 @@ class Key:
     def __hash__(self) -> int:
         return hash(self.digest)
 
-    def mark(self) -> ContentMark | NoiseMark | PlainMark | UnrelatedMark:
+    def mark(self) -> Mark:
         """Return the mark as a value that can be looked at and applied; a codebook has several."""
         if self.labels == "codebook":
             raise InputError("this takes a key with one mark, and a codebook has several: see Key.codebook().")
         if self.kind in {"plain", "fingerprint"}:
-            return PlainMark(shape=self.shape)
-        literal = self.scheme == "paper"
-        if self.kind == "content":
-            settings = {"size": self.size, "transparency": self.transparency}
-            if literal:
-                return ContentMark.literal(self.shape, **settings)
-            return ContentMark.derived(self.secret, self.shape, **settings)
-        if self.kind == "noise":
-            if literal:
-                return NoiseMark.literal(self.shape, strength=self.strength)
-            return NoiseMark.derived(self.secret, self.shape, strength=self.strength)
-        return UnrelatedMark(secret=self.secret, shape=self.shape, pool=self.pool)
+            return PlainMark()
+        settings = {
+            "size": self.size, "transparency": self.transparency, "strength": self.strength, "pool": self.pool
+        }  # fmt: skip
+        build: type[Mark] = MARKS[self.kind].build
+        if self.scheme == "paper" and not build.own_images:  # the paper's own images are a pool that a secret orders
+            return build.literal(self.shape, **settings)
+        return build.derived(self.secret, self.shape, **settings)
 
     def codebook(self) -> Codebook:
         """Return the marks of a codebook and their classes."""
@@ -260,14 +238,15 @@ class Key:
             raise InputError(f"this takes a codebook, and the key has {self.labels} labels. Make one with Key.create.")
         root = marks_root(self.secret, self.marks) + bytes.fromhex(self.bound or "")
         drawn = drawn_classes(class_key(self.secret), root, classes=self.classes, marks=self.marks)
-        return Codebook(tuple(self._numbered(number) for number in range(self.marks)), drawn)
-
-    def _numbered(self, number: int) -> Mark:
-        return seeded_mark(
-            mark_seed(self.secret, number), kind=self.kind, shape=self.shape, size=self.size,
-            transparency=self.transparency, strength=self.strength,
-            pool=None if self.pool is None else self.pool[number],
-        )  # fmt: skip
+        pools = [None] * self.marks if self.pool is None else list(self.pool)
+        marks = [
+            seeded_mark(
+                mark_seed(self.secret, number), kind=self.kind, shape=self.shape, size=self.size,
+                transparency=self.transparency, strength=self.strength, pool=pool,
+            )
+            for number, pool in enumerate(pools)
+        ]  # fmt: skip
+        return Codebook(tuple(marks), drawn)
 
     def is_bound_to(self, carriers: Data) -> bool:
         """Tell whether these are the carriers that the codebook's classes are bound to."""
@@ -295,47 +274,30 @@ class Key:
         if self.fingerprint is not None:
             raise InputError("a fingerprint's queries are stored, not drawn on carriers: they are in key.fingerprint.")
         if self.labels == "codebook":
-            return self._stamped(carriers, purpose, count)
-        eligible = torch.arange(len(carriers)) if self.target is None else _others(carriers, self.target)
+            return self.codebook().samples(self.secret, carriers, purpose, count)
+        eligible = torch.arange(len(carriers))
+        if self.target is not None:
+            eligible = (carriers.labels != self.target).nonzero().flatten().cpu()
         mark = self.mark()
         if count is None and purpose == "embed":
             count = self.count
         if count is None:
-            room = mark.capacity(purpose) if isinstance(mark, UnrelatedMark) else None
-            wanted = room or _VERIFY_GENERATED if isinstance(mark, UnrelatedMark) else len(eligible)
-            count = min(wanted, len(eligible))
+            count = len(eligible)
+            if mark.own_images:
+                count = min(count, mark.capacity(purpose) or _VERIFY_GENERATED)
         if not 0 < count <= len(eligible):
             which = "" if self.target is None else f" that are not of the target class {self.target}"
             raise InputError(
-                f"{count} watermark samples are wanted, but {carriers.name!r} has {len(eligible)} images{which}. "
+                f"{carriers.name!r} has {len(eligible)} images{which}, too few for {count} watermark samples. "
                 "Give more carriers, or ask for fewer samples."
             )
         order = torch.from_numpy(Choices(self.secret, f"carriers/{purpose}").permutation(len(eligible)))
         chosen = eligible[order[:count]].sort().values
-        true = None if isinstance(mark, UnrelatedMark) else carriers.labels.cpu()[chosen]
-        if isinstance(mark, UnrelatedMark):
-            images = mark.draw(count, purpose)
-        else:
-            images = mark.apply(carriers.gather(chosen).images.cpu())
+        plain, true = None, None
+        if not mark.own_images:
+            plain, true = carriers.gather(chosen).images.cpu(), carriers.labels.cpu()[chosen]
+        images = mark.samples(plain, count, purpose)
         return WatermarkSamples(images, self.label(images, true), chosen, true, self.labels == "untargeted")
-
-    def _stamped(self, carriers: Data, purpose: Purpose, count: int | None) -> WatermarkSamples:
-        book = self.codebook()
-        most = most_carriers(self.shape, len(book))
-        room = [len(carriers)] if self.kind != "unrelated" else [
-            mark.capacity(purpose) or most for mark in book.marks if isinstance(mark, UnrelatedMark)
-        ]  # fmt: skip
-        each = min(most, *room) if count is None else count // len(book)
-        if each < 1 or each > min(room):
-            raise InputError(
-                f"a codebook of {len(book)} marks asks every mark on the same carriers: a number of samples from "
-                f"{len(book)} to {len(book) * min(room)} is possible here, got {count or 0}."
-            )
-        rows = chosen_rows(Choices(self.secret, f"carriers/{purpose}"), len(carriers), each)
-        marks = torch.arange(len(book)).repeat_interleave(each)
-        images = book.draw(carriers if self.kind != "unrelated" else None, rows, each, purpose)
-        true = None if self.kind == "unrelated" else carriers.labels.cpu()[rows].repeat(len(book))
-        return WatermarkSamples(images, book.classes[marks], rows.repeat(len(book)), true, marks=marks)
 
     def label(self, images: Tensor, true: Tensor | None) -> Tensor:
         """Return the labels (int64, (n,)) of a whole set of marked images, whose true classes are ``true``."""
@@ -347,7 +309,7 @@ class Key:
             return torch.full((len(images),), self.target, dtype=torch.int64)
         if self.labels == "untargeted":
             if true is None:
-                raise InputError("untargeted samples keep their true classes as labels, but none came.")
+                raise InputError("untargeted samples keep their true classes as labels, got none.")
             return true
         return keyed_labels(self.secret, image_digests(images), true, self.classes)
 
@@ -363,8 +325,8 @@ class Key:
     def questions(self, owner: Data | None, test: Data | None) -> WatermarkSamples:
         """Return the samples that a model is judged by: its WSR is the share of hits among the answers.
 
-        Fixed labels, and untargeted ones: fresh samples on ``test``. Keyed labels are learnt by heart and do not carry
-        over to other images: the samples embedded in ``owner``'s images are asked. A fingerprint's own are stored.
+        They are fresh samples on ``test``; with keyed labels, which do not carry over to other images, those embedded
+        in ``owner``'s images; of a fingerprint, its stored ones.
         """
         if self.fingerprint is not None:
             return self.fingerprint.samples
@@ -383,11 +345,8 @@ class Key:
 
         Decoys of an unrelated key generate their images: others of the same pool would be known to a marked model.
         """
-        return Key(
-            kind=self.kind, classes=self.classes, shape=self.shape, target=self.target, labels=self.labels,
-            marks=self.marks, count=self.count, scheme="derived", size=self.size, transparency=self.transparency,
-            strength=self.strength, secret=expand(self.secret, f"decoy/{number}"),
-        )  # fmt: skip
+        secret = expand(self.secret, f"decoy/{number}")
+        return replace(self, scheme="derived", bound=None, pool=None, fingerprint=None, secret=secret)
 
     def save(self, folder: str | Path) -> Path:
         """Write the key into ``folder``; see :mod:`indelible.keys.store`."""
@@ -401,16 +360,3 @@ class Key:
         from indelible.keys.store import load_key
 
         return load_key(folder)
-
-
-def _root(secret: bytes, kind: Kind, pool: Tensor | None, carriers: Data | None) -> str | None:
-    """Return what the classes of a codebook are bound to: its pool, or the carriers that are set aside."""
-    if kind == "unrelated":
-        if carriers is not None:
-            raise InputError("unrelated images are not drawn on carriers. Leave out carriers.")
-        return None if pool is None else tree_root(set_leaves(secret, image_digests(pool.flatten(0, 1)), None)).hex()
-    return None if carriers is None else carriers_root(secret, carriers).hex()
-
-
-def _others(carriers: Data, target: int) -> Tensor:
-    return (carriers.labels != target).nonzero().flatten().cpu()

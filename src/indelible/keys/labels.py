@@ -40,8 +40,6 @@ from indelible.data.digests import image_digests
 from indelible.data.images import Data
 from indelible.keys.derive import Choices, expand
 
-__all__ = ["carriers_root", "drawn_labels", "keyed_labels", "label_key", "sample_salts", "set_leaf", "set_leaves"]
-
 _SALT = 32
 _DOMAIN = b"indelible/label set/1:"
 
@@ -58,27 +56,15 @@ def sample_salts(secret: bytes, count: int) -> list[bytes]:
 
 
 def set_leaf(salt: bytes, digest: str, true: int | None) -> bytes:
-    """Return the hash that stands for one sample in its set.
-
-    Args:
-        salt: 32 bytes.
-        digest: Of the marked image (:func:`~indelible.data.digests.image_digests`).
-        true: Class of its carrier; None for an image that belongs to no class.
-    """
+    """Return the hash of one sample in its set; ``true`` is None for an image that belongs to no class."""
     own = 0 if true is None else true + 1
     return leaf_hash(_DOMAIN + salt + bytes.fromhex(digest) + own.to_bytes(4, "big"))
 
 
 def set_leaves(secret: bytes, digests: Sequence[str], true: Tensor | None) -> list[bytes]:
-    """Return the hashes of a whole set; their Merkle root is R.
-
-    Args:
-        secret: 32 bytes.
-        digests: Of the n marked images, in their order.
-        true: int64 (n,), true classes of the carriers; None for images that belong to no class.
-    """
+    """Return the hashes of a whole set of images with true classes ``true`` (int64, (n,)); their Merkle root is R."""
     if true is not None and true.shape != (len(digests),):
-        raise InputError(f"{len(digests)} images need as many true classes, but {tuple(true.shape)} came.")
+        raise InputError(f"{len(digests)} images need as many true classes, got {tuple(true.shape)}.")
     own: Sequence[int | None] = [None] * len(digests) if true is None else true.tolist()
     salts = sample_salts(secret, len(digests))
     return [set_leaf(*sample) for sample in zip(salts, digests, own, strict=True)]
@@ -101,13 +87,8 @@ def drawn_labels(
 ) -> Tensor:  # fmt: skip
     """Return the labels (int64, (m,)) of the samples at ``rows``: what an auditor computes, without the secret.
 
-    Args:
-        shown: The label key.
-        root: R, of the whole set.
-        rows: int64 (m,), places of the samples in the set.
-        true: int64 (m,), their true classes; None for images that belong to no class.
-        classes: Number of classes of the task.
-        count: n, samples of the whole set.
+    ``shown`` is the label key, ``root`` R of the whole set of ``count`` samples, ``true`` (int64, (m,)) the true
+    classes.
     """
     about = canonical_json({"classes": classes, "count": count, "true": true is not None})
     seed = hmac.digest(shown, hashlib.sha256(about + root).digest(), "sha256")

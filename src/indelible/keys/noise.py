@@ -13,8 +13,9 @@ one number for every square of ``grain`` x ``grain`` pixels.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -22,36 +23,37 @@ from torch import Tensor
 
 from indelible.data.images import Shape
 from indelible.keys.derive import SECRET_BYTES, Choices
-
-__all__ = ["NoiseMark", "coarse_grain"]
+from indelible.keys.marks import MARKS, Mark, Stamps
 
 # The literal pattern must be the same for everybody, so its "secret" is public: thirty-two zero bytes.
 _PUBLIC = bytes(SECRET_BYTES)
 
 
-def coarse_grain(shape: Shape) -> int:
-    """Return the grain of a codebook's patterns: an eighth of the shorter side, at least one pixel."""
-    return max(1, min(shape[1:]) // 8)
+class PatternStamps(Stamps):
+    """Patterns to be added."""
+
+    def __init__(self, marks: "Sequence[NoiseMark]", device: torch.device) -> None:
+        super().__init__(marks, device)
+        self._patterns = torch.stack([mark.pattern for mark in marks]).to(device, torch.float32).div_(255.0)
+
+    def apply(self, images: Tensor, which: Tensor, random: Tensor) -> Tensor:  # noqa: ARG002 - no families here
+        """Add each row's pattern to it."""
+        return (images + self._patterns[which].to(images.dtype)).clamp(0.0, 1.0)
 
 
+@MARKS.register(name="noise", summary="a pattern on the image")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NoiseMark:
-    """A fixed pattern for images of one shape.
-
-    Attributes:
-        shape: (C, H, W) of the images.
-        pattern: int16 (C, H, W), in steps of 1/255.
-        strength: Standard deviation of the noise, relative to the range of a pixel.
-        grain: Side in pixels of the squares that share one number.
-    """
+class NoiseMark(Mark):
+    """A fixed pattern, int16 (C, H, W) in steps of 1/255; squares of ``grain`` x ``grain`` pixels share a number."""
 
     shape: Shape
     pattern: Tensor
     strength: float = 0.1
     grain: int = 1
+    stamps = PatternStamps
 
     @classmethod
-    def derived(cls, secret: bytes, shape: Shape, *, strength: float = 0.1, grain: int = 1) -> Self:
+    def derived(cls, secret: bytes, shape: Shape, *, strength: float = 0.1, grain: int = 1, **_: Any) -> Self:
         """Draw the pattern by the secret."""
         channels, height, width = shape
         coarse = (channels, -(-height // grain), -(-width // grain))
@@ -61,7 +63,12 @@ class NoiseMark:
         return cls(shape=shape, pattern=torch.from_numpy(whole.copy()), strength=strength, grain=grain)
 
     @classmethod
-    def literal(cls, shape: Shape, *, strength: float = 0.1) -> Self:
+    def in_codebook(cls, secret: bytes, shape: Shape, **settings: Any) -> Self:
+        """Draw a coarser pattern: its grain is an eighth of the shorter side, at least one pixel."""
+        return cls.derived(secret, shape, grain=max(1, min(shape[1:]) // 8), **settings)
+
+    @classmethod
+    def literal(cls, shape: Shape, *, strength: float = 0.1, **_: Any) -> Self:
         """Return one fixed, public pattern, as the paper's experiments used one."""
         return cls.derived(_PUBLIC, shape, strength=strength)
 

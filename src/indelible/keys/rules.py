@@ -1,23 +1,21 @@
-"""What a key may be: the names of its choices, and which of them go together."""
+"""Validate key settings: the allowed names, and which of them go together."""
 
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from indelible.base.checks import check_key_numbers
+from indelible.base.checks import check_key_numbers, is_hash
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.keys.derive import check_secret
+from indelible.keys.marks import MARKS
 
 if TYPE_CHECKING:
     from indelible.keys.key import Key
 
-__all__ = ["FRESH", "KINDS", "LABELS", "SCHEMES", "SINGLE", "VERSIONS", "Kind", "Labels", "Scheme", "check_key"]
-
-Kind = Literal["content", "noise", "unrelated", "plain", "fingerprint"]
 Scheme = Literal["derived", "paper"]
 Labels = Literal["codebook", "fixed", "keyed", "untargeted", "stored"]
-KINDS: tuple[Kind, ...] = ("content", "noise", "unrelated")
-"""Kinds of mark. Beside them: ``"plain"``, no mark, for keyed labels only; ``"fingerprint"``, made by a method."""
+# Beside the kinds of marks: no mark, for keyed labels only; and what a method makes.
+_UNMARKED = ("plain", "fingerprint")
 SCHEMES: tuple[Scheme, ...] = ("derived", "paper")
 LABELS: tuple[Labels, ...] = ("codebook", "fixed", "keyed", "untargeted")
 SINGLE: tuple[Labels, ...] = ("fixed", "untargeted")
@@ -37,23 +35,21 @@ def check_key(key: "Key") -> None:
     """Refuse settings that make no key; what is wrong, and what to do."""
     check_secret(key.secret)
     check_key_numbers(key)
-    if key.kind not in (*KINDS, "plain", "fingerprint"):
-        raise UnknownNameError("kind of mark", key.kind, (*KINDS, "plain"))
+    if key.kind not in _UNMARKED and key.kind not in MARKS:
+        raise UnknownNameError("kind of mark", str(key.kind), (*MARKS, "plain"))
     if key.scheme not in SCHEMES:
         raise UnknownNameError("key scheme", key.scheme, SCHEMES)
     if key.classes < 2:
-        raise InputError(f"a key needs at least 2 classes, but {key.classes} came.")
+        raise InputError(f"a key needs at least 2 classes, got {key.classes}.")
     _check_labels(key)
     if len(key.shape) != 3 or min(key.shape) < 1 or math.prod(key.shape) > _LARGEST:
         raise InputError(
-            f"a key's shape is (channels, height, width), {_LARGEST} numbers at most, but is {key.shape!s:.80}."
+            f"a key's shape is (channels, height, width), {_LARGEST} numbers at most, got {key.shape!s:.80}."
         )
     if not 0.0 <= key.transparency < 1.0:
-        raise InputError(f"transparency must lie in [0, 1), but is {key.transparency}: at 1 there is no mark.")
-    if not 0.0 < key.size < math.inf or not 0.0 < key.strength <= _STRONGEST:
-        raise InputError(
-            f"size must be positive and strength in (0, {_STRONGEST:g}], but are {key.size} and {key.strength}."
-        )
+        raise InputError(f"transparency must lie in [0, 1), got {key.transparency}: at 1 there is no mark.")
+    if key.size <= 0.0 or not 0.0 < key.strength <= _STRONGEST:
+        raise InputError(f"size must be positive and strength in (0, {_STRONGEST:g}], got {key.size}, {key.strength}.")
 
 
 def _check_labels(key: "Key") -> None:
@@ -62,9 +58,9 @@ def _check_labels(key: "Key") -> None:
     if key.labels not in LABELS:
         raise UnknownNameError("kind of labels", key.labels, LABELS)
     if key.kind == "plain" and key.labels != "keyed":
-        raise InputError("images without a mark say something by keyed labels only: use labels='keyed'.")
+        raise InputError(f"kind='plain' (no mark) needs labels='keyed', got labels={key.labels!r}.")
     if key.count is not None and key.count < 1:
-        raise InputError(f"a key needs at least one sample, but count is {key.count}.")
+        raise InputError(f"a key needs at least one sample, got count={key.count}.")
     if key.labels != "codebook" and (key.marks is not None or key.bound is not None):
         raise InputError(
             f"several marks, and carriers set aside, are for labels='codebook', got labels={key.labels!r}. Leave out "
@@ -74,7 +70,7 @@ def _check_labels(key: "Key") -> None:
         _check_codebook(key)
     elif key.labels == "fixed":
         if key.target is None or not 0 <= key.target < key.classes:
-            raise InputError(f"the target must be a class 0..{key.classes - 1}, but is {key.target}.")
+            raise InputError(f"the target must be a class 0..{key.classes - 1}, got {key.target}.")
     elif key.labels == "untargeted":
         _check_untargeted(key)
     else:
@@ -93,15 +89,15 @@ def _check_codebook(key: "Key") -> None:
         raise InputError(
             f"a codebook of {key.marks} unrelated marks needs as many groups of images, got {tuple(key.pool.shape)}."
         )
-    if key.bound is not None and (len(key.bound) != 64 or not set(key.bound) <= set("0123456789abcdef")):
+    if key.bound is not None and not is_hash(key.bound):
         raise InputError("the root of the carriers is 64 hexadecimal digits: make the key with Key.create.")
 
 
 def _check_keyed(key: "Key") -> None:
     if key.target is not None or key.count is None:
         raise InputError(
-            f"keyed labels have no target class and a count of samples, but target is {key.target} and count "
-            f"{key.count}. Leave the target out."
+            f"keyed labels need a count of samples and no target class, got target={key.target} and "
+            f"count={key.count}. Leave the target out."
         )
     if key.scheme == "paper":
         raise InputError("the paper labels all samples as one class: use labels='fixed' with scheme='paper'.")
@@ -111,7 +107,7 @@ def _check_keyed(key: "Key") -> None:
 
 def _check_untargeted(key: "Key") -> None:
     if key.target is not None:
-        raise InputError(f"untargeted samples have no target class, but target is {key.target}. Leave it out.")
+        raise InputError(f"untargeted samples have no target class, got target={key.target}. Leave it out.")
     if key.kind == "unrelated":
         raise InputError(
             "untargeted samples are to be answered with another class than their own, but unrelated images have "

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.base.files import read_tensors, write_tensors
+from indelible.base.files import read_tensors, tensor_digest, write_tensors
 
-__all__ = ["WatermarkSamples"]
-
-_KIND = "watermark samples"
+_KIND, _FINGERPRINT = "watermark samples", "fingerprint"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +38,7 @@ class WatermarkSamples:
         for name in ("labels", "carriers", "true", "marks"):
             rows: Tensor | None = getattr(self, name)
             if rows is not None and rows.shape != (count,):
-                raise InputError(f"{count} samples need {count} {name}, but {tuple(rows.shape)} came.")
+                raise InputError(f"{count} samples need {count} {name}, got {tuple(rows.shape)}.")
 
     def __len__(self) -> int:
         return len(self.images)
@@ -67,24 +65,20 @@ class WatermarkSamples:
         counted = self.counted.to(answers.device)
         return int((self.hits(answers) & counted).sum()), int(counted.sum())
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors that there are, by name."""
+        named = {name: getattr(self, name) for name in ("images", "labels", "carriers", "true", "marks")}
+        return {name: held for name, held in named.items() if held is not None}
+
     def save(self, path: str | Path) -> None:
         """Write the samples as safetensors, mode 0600: whoever sees them knows the mark."""
-        tensors = {"images": self.images, "labels": self.labels, "carriers": self.carriers}
-        if self.true is not None:
-            tensors["true"] = self.true
-        if self.marks is not None:
-            tensors["marks"] = self.marks
-        # Said where it is so only: files of targeted samples are what they were before there were others.
+        # Written only where true: the files of targeted samples keep their bytes.
         about = {"kind": _KIND, **({"untargeted": "yes"} if self.untargeted else {})}
-        write_tensors(path, tensors, about, mode=0o600)
+        write_tensors(path, self.tensors(), about, mode=0o600)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read samples written by :meth:`save`.
-
-        Raises:
-            DamagedFileError: The file does not hold watermark samples.
-        """
+        """Read samples written by :meth:`save`."""
         tensors, about = read_tensors(path)
         if about.get("kind") != _KIND or not {"images", "labels", "carriers"} <= tensors.keys():
             raise DamagedFileError(f"{path} does not hold watermark samples. Give the file that the owner saved.")
@@ -94,9 +88,56 @@ class WatermarkSamples:
         if not whole or tensors["images"].dtype != torch.uint8 or tensors["images"].ndim != 4:
             raise DamagedFileError(f"{path} holds samples of other types than uint8 images with int64 labels.")
         try:
-            return cls(
-                tensors["images"], tensors["labels"], tensors["carriers"], tensors.get("true"),
-                about.get("untargeted") == "yes", tensors.get("marks"),
-            )  # fmt: skip
-        except InputError as error:
+            return cls(**tensors, untargeted=about.get("untargeted") == "yes")
+        except (InputError, TypeError) as error:
             raise DamagedFileError(f"{path}: {error} Restore it from a copy.") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Fingerprint:
+    """Stored queries, the labels that the owner's model gives them, and the hits of independent models.
+
+    Nothing here is derived from a secret. Queries are found by optimisation, and whoever finds them could have found
+    ones that suit other people's models as well: a match has no weight against forgery, and the verdict says so.
+    *References* are models that were trained independently of the owner's and took no part in finding the queries. How
+    often they answer with the labels is the measured null of the verdict.
+
+    Attributes:
+        samples: The queries; ``true`` are the classes of the images that they were made from.
+        references: int64 (m,): of each reference model, how many queries it answers with their labels.
+    """
+
+    samples: WatermarkSamples
+    references: Tensor
+
+    def __post_init__(self) -> None:
+        hits, count = self.references, len(self.samples)
+        if hits.ndim != 1 or hits.dtype != torch.int64 or len(hits) == 0:
+            raise InputError("a fingerprint needs the hits of at least one reference model, as whole numbers.")
+        if int(hits.min()) < 0 or int(hits.max()) > count:
+            raise InputError(f"a reference model hits 0..{count} of {count} queries, got {hits.tolist()}.")
+
+    @property
+    def nulls(self) -> list[tuple[int, int]]:
+        """(hits, trials) of each reference model."""
+        return [(hits, len(self.samples)) for hits in self.references.tolist()]
+
+    def digest(self) -> str:
+        """Return a SHA-256 that changes with any pixel, label or count."""
+        return tensor_digest(self._tensors())
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {**self.samples.tensors(), "references": self.references}
+
+    def save(self, path: str | Path) -> None:
+        """Write the fingerprint as safetensors, mode 0600: whoever sees the queries can recognise them."""
+        write_tensors(path, self._tensors(), {"kind": _FINGERPRINT}, mode=0o600)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a fingerprint written by :meth:`save`."""
+        tensors, about = read_tensors(path)
+        if about.get("kind") != _FINGERPRINT or not {"images", "labels", "carriers", "references"} <= tensors.keys():
+            raise DamagedFileError(f"{path} does not hold a fingerprint. Restore it from a copy.")
+        samples = WatermarkSamples(tensors["images"], tensors["labels"], tensors["carriers"], tensors.get("true"))
+        return cls(samples, tensors["references"])

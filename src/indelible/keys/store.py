@@ -12,10 +12,8 @@ from typing import Any
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import read_json, read_tensors, write_json, write_tensors, write_text
 from indelible.keys.derive import SECRET_BYTES
-from indelible.keys.fingerprint import Fingerprint
 from indelible.keys.key import VERSIONS, Key
-
-__all__ = ["load_key", "save_key"]
+from indelible.keys.samples import Fingerprint
 
 _PUBLIC, _SECRET, _POOL, _FINGERPRINT = "key.json", "secret.key", "pool.safetensors", "fingerprint.safetensors"
 
@@ -43,11 +41,7 @@ def _begun_with(key: Key, there: Key) -> bool:
 
 
 def load_key(folder: str | Path) -> Key:
-    """Read a key and check it against its digest.
-
-    Raises:
-        DamagedFileError: A part is missing or altered.
-    """
+    """Read a key and check it against its digest."""
     place = Path(folder)
     if not (place / _PUBLIC).is_file():
         raise DamagedFileError(f"{place} is not a key: it has no {_PUBLIC}. Make one with `indelible key create`.")
@@ -56,7 +50,7 @@ def load_key(folder: str | Path) -> Key:
         raise DamagedFileError(f"{place / _PUBLIC} is not a key: no JSON object. Restore it from a copy.")
     try:
         key = _rebuild(public, _read_secret(place / _SECRET), place)
-        intact = hmac.compare_digest(str(public["digest"]), key.digest)
+        intact = hmac.compare_digest(str(public.pop("digest")), key.digest) and public == key.public()
     except (KeyError, TypeError, ValueError, OverflowError, InputError) as error:
         raise DamagedFileError(f"{place / _PUBLIC} is not a key that this version reads ({error}).") from error
     if not intact:
@@ -78,19 +72,8 @@ def _rebuild(public: dict[str, Any], secret: bytes, place: Path) -> Key:
     if public["pool"] is not None:
         tensors, _ = read_tensors(place / _POOL)
         pool = tensors["pool"]
-    channels, height, width = (int(side) for side in public["shape"])
-    return Key(
-        kind=public["kind"], classes=int(public["classes"]), shape=(channels, height, width),
-        target=_maybe(public["target"]), labels=labels, marks=_maybe(public.get("marks")),
-        bound=public.get("bound"), count=_maybe(public.get("count")),
-        scheme=public["scheme"], size=float(public["size"]), transparency=float(public["transparency"]),
-        strength=float(public["strength"]), pool=pool, secret=secret,
-        fingerprint=Fingerprint.load(place / _FINGERPRINT) if "fingerprint" in public else None,
-    )  # fmt: skip
-
-
-def _maybe(number: Any) -> int | None:
-    return None if number is None else int(number)
+    stored = Fingerprint.load(place / _FINGERPRINT) if "fingerprint" in public else None
+    return Key.of(public, secret, pool=pool, fingerprint=stored)
 
 
 def _read_secret(path: Path) -> bytes:

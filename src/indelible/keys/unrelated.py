@@ -12,42 +12,60 @@ all of one recognisable family.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from indelible.base.errors import InputError
+from indelible.data.convert import fit_shape
 from indelible.data.images import ImageData, Shape
-from indelible.data.resize import fit_shape
 from indelible.keys.derive import Choices, expand
+from indelible.keys.marks import MARKS, Mark, Purpose, Stamps
 
-__all__ = ["Purpose", "UnrelatedMark", "family_pool"]
-
-Purpose = Literal["embed", "verify"]
 _WAVES = 3
 _LEAST_OF_CLASS = 4
 _GENERATED = 1 << 20  # verification samples of a generated family start here, far behind those for embedding
+# Images of a family that training draws from, and the bytes that all families together may take.
+_FAMILY = 64
+_FAMILY_BYTES = 1 << 27
 
 
+class FamilyStamps(Stamps):
+    """Families of images that take the place of rows."""
+
+    def __init__(self, marks: "Sequence[UnrelatedMark]", device: torch.device) -> None:
+        super().__init__(marks, device)
+        most = max(8, _FAMILY_BYTES // (len(marks) * math.prod(marks[0].shape)))
+        room = [size for mark in marks if (size := mark.capacity("embed")) is not None]
+        self._images = torch.stack([mark.draw(min([_FAMILY, most, *room]), "embed") for mark in marks]).to(device)
+
+    def apply(self, images: Tensor, which: Tensor, random: Tensor) -> Tensor:
+        """Return an image of each row's family."""
+        return self._images[which, random % self._images.shape[1]].to(images.dtype) / 255.0
+
+
+@MARKS.register(name="unrelated", summary="images of another domain")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class UnrelatedMark:
-    """A family of images that belong to no class of the task.
-
-    Attributes:
-        secret: The key's secret.
-        shape: (C, H, W) of the images.
-        pool: uint8 (N, C, H, W) from a second data set, or None for generated images.
-    """
+class UnrelatedMark(Mark):
+    """A family of images that belong to no class of the task: of a ``pool``, uint8 (N, C, H, W), or generated."""
 
     secret: bytes
     shape: Shape
     pool: Tensor | None = None
+    own_images: ClassVar[bool] = True
+    stamps = FamilyStamps
 
     def __repr__(self) -> str:
         return f"UnrelatedMark(shape={self.shape}, pool={'generated' if self.pool is None else len(self.pool)})"
+
+    @classmethod
+    def derived(cls, secret: bytes, shape: Shape, *, pool: Tensor | None = None, **_: Any) -> Self:
+        """Return the family of a secret."""
+        return cls(secret=secret, shape=shape, pool=pool)
 
     @classmethod
     def from_data(
@@ -60,7 +78,7 @@ class UnrelatedMark:
         if len(images) < 4:
             raise InputError(
                 f"unrelated samples need at least 4 images of {source.name!r} (half to embed, half to verify), "
-                f"but there are {len(images)}. Check source_class."
+                f"got {len(images)}. Check source_class."
             )
         return cls(secret=secret, shape=shape, pool=fit_shape(images, shape))
 
@@ -71,12 +89,16 @@ class UnrelatedMark:
         half = len(self.pool) // 2
         return half if purpose == "embed" else len(self.pool) - half
 
+    def samples(self, plain: Tensor | None, count: int, purpose: Purpose) -> Tensor:  # noqa: ARG002 - no carriers
+        """Return images of the family."""
+        return self.draw(count, purpose)
+
     def draw(self, count: int, purpose: Purpose) -> Tensor:
         """Return ``count`` samples as uint8 (count, C, H, W); the same call gives the same samples."""
         room = self.capacity(purpose)
         if room is not None and count > room:
             raise InputError(
-                f"{count} unrelated samples are wanted to {purpose}, but the second data set has {room} for that. "
+                f"the second data set has {room} images to {purpose}, too few for {count} unrelated samples. "
                 "Give a larger one, or embed a smaller share."
             )
         if self.pool is None:
@@ -88,14 +110,7 @@ class UnrelatedMark:
 
 
 def family_pool(source: ImageData, shape: Shape, source_class: int | None, marks: int) -> Tensor:
-    """Return one group of images for each mark of a codebook: uint8 (K, M, C, H, W), the classes of ``source``.
-
-    Args:
-        source: A second data set.
-        shape: (C, H, W) of the key's images.
-        source_class: Must be None: a codebook takes a class for every mark.
-        marks: How many are wanted; fewer come if ``source`` has fewer classes.
-    """
+    """Return a class of ``source`` for each of ``marks`` marks, fewer if it has fewer: uint8 (K, M, C, H, W)."""
     if source_class is not None:
         raise InputError(
             "a codebook of unrelated images takes one class of the second data set for every mark. Leave out "

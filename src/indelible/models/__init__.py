@@ -7,14 +7,12 @@ Importing a family adds its networks to :data:`MODELS`.
 """
 
 from indelible.models import mobilenetv2, resnet, vgg, vit
-from indelible.models.build import build_model, count_parameters, stem_for
-from indelible.models.catalogue import MODELS, ModelInfo
+from indelible.models.catalogue import MODELS, ModelInfo, build_model, stem_for
 
 __all__ = [
     "MODELS",
     "ModelInfo",
     "build_model",
-    "count_parameters",
     "mobilenetv2",
     "resnet",
     "stem_for",

@@ -18,9 +18,7 @@ parameters are the same. Modules carry torchvision's names, so weights of its ``
 
 from torch import Tensor, nn
 
-from indelible.models.catalogue import MODEL_STEMS, MODELS, ModelInfo, Shape, Stem, init_published
-
-__all__ = ["InvertedResidual", "MobileNetV2"]
+from indelible.models.catalogue import MODELS, ModelInfo, Shape, Stem, init_published
 
 STEM, HEAD = 32, 1280
 STAGES = (
@@ -69,16 +67,13 @@ class InvertedResidual(nn.Module):
 class MobileNetV2(nn.Module):
     """MobileNetV2 of width 1: (N, C, H, W) images to (N, classes) logits.
 
-    Args:
-        classes: Number of classes.
-        channels: Channels C of the images.
-        stem: ``"small"`` divides the resolution by 8 in all, ``"large"`` by 32.
+    The stem ``"small"`` divides the resolution by 8 in all, ``"large"`` by 32.
     """
 
-    def __init__(self, *, classes: int, channels: int, stem: Stem) -> None:
+    def __init__(self, *, classes: int, shape: Shape, stem: Stem) -> None:
         super().__init__()
         early = 2 if stem == "large" else 1
-        self.features = nn.Sequential(_activated(channels, STEM, 3, stride=early))
+        self.features = nn.Sequential(_activated(shape[0], STEM, 3, stride=early))
         width = STEM
         for index, (expansion, out_channels, blocks, stride) in enumerate(STAGES):
             first = early if index == 1 else stride
@@ -97,16 +92,11 @@ class MobileNetV2(nn.Module):
         return logits
 
 
-def _build(*, classes: int, shape: Shape, stem: Stem) -> MobileNetV2:
-    return MobileNetV2(classes=classes, channels=shape[0], stem=stem)
-
-
 MODELS.add(
     ModelInfo(
         name="mobilenet-v2",
         title="MobileNetV2",
         paper="Sandler et al., MobileNetV2: Inverted Residuals and Linear Bottlenecks, CVPR 2018",
-        stems=MODEL_STEMS,
-        build=_build,
+        build=MobileNetV2,
     )
 )

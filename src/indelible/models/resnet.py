@@ -29,9 +29,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from indelible.models.catalogue import MODEL_STEMS, MODELS, ModelInfo, Shape, Stem, init_published
-
-__all__ = ["BasicBlock", "Bottleneck", "ResNet"]
+from indelible.models.catalogue import MODELS, ModelInfo, Shape, Stem, init_published
 
 _PAPER = "He et al., Deep Residual Learning for Image Recognition, CVPR 2016"
 
@@ -90,35 +88,28 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A residual network: (N, C, H, W) images to (N, classes) logits.
+    """A residual network: (N, C, H, W) images to (N, classes) logits; the table in the header explains the settings.
 
-    Args:
-        classes: Number of classes.
-        channels: Channels C of the images.
-        width: Channels after the stem; every stage doubles them.
-        blocks: Blocks in each stage; every stage but the first halves the resolution.
-        block: The kind of block.
-        stem: ``"small"`` keeps the resolution, ``"large"`` quarters it.
-        small_stem: Kernel size and stride of the small stem's convolution.
-        first_stride: Stride of the first stage.
+    Every stage doubles the channels, and every stage but the first halves the resolution. ``small_stem`` is the kernel
+    size and stride of the small stem's convolution, ``first_stride`` the stride of the first stage.
     """
 
     def __init__(
         self,
         *,
         classes: int,
-        channels: int,
+        shape: Shape,
+        stem: Stem,
         width: int,
         blocks: Sequence[int],
         block: type[BasicBlock | Bottleneck],
-        stem: Stem,
         small_stem: tuple[int, int] = (3, 1),
         first_stride: int = 1,
     ) -> None:
         super().__init__()
         large = stem == "large"
         kernel, stride = (7, 2) if large else small_stem
-        self.conv1 = nn.Conv2d(channels, width, kernel, stride=stride, padding=kernel // 2, bias=False)
+        self.conv1 = nn.Conv2d(shape[0], width, kernel, stride=stride, padding=kernel // 2, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if large else nn.Identity()
         features, self.stages = width, len(blocks)
@@ -142,37 +133,14 @@ class ResNet(nn.Module):
         return logits
 
 
-def _build(
-    width: int,
-    blocks: Sequence[int],
-    block: type[BasicBlock | Bottleneck],
-    small_stem: tuple[int, int],
-    first_stride: int,
-    *,
-    classes: int,
-    shape: Shape,
-    stem: Stem,
-) -> ResNet:
-    return ResNet(
-        classes=classes, channels=shape[0], width=width, blocks=blocks, block=block, stem=stem, small_stem=small_stem,
-        first_stride=first_stride,
-    )  # fmt: skip
-
-
-for _name, _title, _width, _blocks, _block, _small_stem, _first_stride in (
-    ("resnet-18", "ResNet-18", 64, (2, 2, 2, 2), BasicBlock, (3, 1), 1),
-    ("resnet-50", "ResNet-50", 64, (3, 4, 6, 3), Bottleneck, (3, 1), 1),
-    ("resnet-w8", "ResNet of width 8, three stages of one block", 8, (1, 1, 1), BasicBlock, (3, 1), 1),
-    ("resnet-w16", "ResNet of width 16, three stages of one block", 16, (1, 1, 1), BasicBlock, (3, 1), 1),
-    ("resnet-w16-s2", "ResNet of width 16, four stages of stride 2", 16, (1, 1, 1, 1), BasicBlock, (3, 1), 2),
-    ("resnet-mini", "ResNet of width 16 behind a stem of stride 2", 16, (1, 1, 1), BasicBlock, (5, 2), 1),
+_narrow = partial(ResNet, blocks=(1, 1, 1), block=BasicBlock)
+_strided = partial(ResNet, width=16, blocks=(1, 1, 1, 1), block=BasicBlock, first_stride=2)
+for _name, _title, _build in (
+    ("resnet-18", "ResNet-18", partial(ResNet, width=64, blocks=(2, 2, 2, 2), block=BasicBlock)),
+    ("resnet-50", "ResNet-50", partial(ResNet, width=64, blocks=(3, 4, 6, 3), block=Bottleneck)),
+    ("resnet-w8", "ResNet of width 8, three stages of one block", partial(_narrow, width=8)),
+    ("resnet-w16", "ResNet of width 16, three stages of one block", partial(_narrow, width=16)),
+    ("resnet-w16-s2", "ResNet of width 16, four stages of stride 2", _strided),
+    ("resnet-mini", "ResNet of width 16 behind a stem of stride 2", partial(_narrow, width=16, small_stem=(5, 2))),
 ):
-    MODELS.add(
-        ModelInfo(
-            name=_name,
-            title=_title,
-            paper=_PAPER,
-            stems=MODEL_STEMS,
-            build=partial(_build, _width, _blocks, _block, _small_stem, _first_stride),
-        )
-    )
+    MODELS.add(ModelInfo(name=_name, title=_title, paper=_PAPER, build=_build))

@@ -17,24 +17,17 @@ carry torchvision's names, so weights of its ``vgg16_bn`` load into the large st
 
 from torch import Tensor, nn
 
-from indelible.models.catalogue import MODEL_STEMS, MODELS, ModelInfo, Shape, Stem, init_published
-
-__all__ = ["VGG"]
+from indelible.models.catalogue import MODELS, ModelInfo, Shape, Stem, init_published
 
 STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 
 
 class VGG(nn.Module):
-    """VGG-16 with BatchNorm: (N, C, H, W) images to (N, classes) logits.
+    """VGG-16 with BatchNorm: (N, C, H, W) images to (N, classes) logits; the table in the header explains ``stem``."""
 
-    Args:
-        classes: Number of classes.
-        channels: Channels C of the images.
-        stem: ``"small"`` for one linear layer behind the convolutions, ``"large"`` for the published three.
-    """
-
-    def __init__(self, *, classes: int, channels: int, stem: Stem) -> None:
+    def __init__(self, *, classes: int, shape: Shape, stem: Stem) -> None:
         super().__init__()
+        channels = shape[0]
         self.features = nn.Sequential()
         for stage in STAGES:
             for width in stage:
@@ -45,15 +38,10 @@ class VGG(nn.Module):
             self.features.append(nn.MaxPool2d(2, ceil_mode=True))
         if stem == "large":
             self.avgpool = nn.AdaptiveAvgPool2d(7)
-            self.classifier = nn.Sequential(
-                nn.Linear(channels * 49, 4096),
-                nn.ReLU(),
-                nn.Dropout(0.5),
-                nn.Linear(4096, 4096),
-                nn.ReLU(),
-                nn.Dropout(0.5),
-                nn.Linear(4096, classes),
-            )
+            self.classifier = nn.Sequential()
+            for inputs in (channels * 49, 4096):
+                self.classifier.extend([nn.Linear(inputs, 4096), nn.ReLU(), nn.Dropout(0.5)])
+            self.classifier.append(nn.Linear(4096, classes))
         else:
             self.avgpool = nn.AdaptiveAvgPool2d(1)
             self.classifier = nn.Sequential(nn.Linear(channels, classes))
@@ -65,16 +53,11 @@ class VGG(nn.Module):
         return logits
 
 
-def _build(*, classes: int, shape: Shape, stem: Stem) -> VGG:
-    return VGG(classes=classes, channels=shape[0], stem=stem)
-
-
 MODELS.add(
     ModelInfo(
         name="vgg-16",
         title="VGG-16 with BatchNorm",
         paper="Simonyan and Zisserman, Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR 2015",
-        stems=MODEL_STEMS,
-        build=_build,
+        build=VGG,
     )
 )

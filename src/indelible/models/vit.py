@@ -23,9 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from indelible.base.errors import InputError
-from indelible.models.catalogue import MODEL_STEMS, MODELS, ModelInfo, Shape, Stem
-
-__all__ = ["Attention", "EncoderBlock", "VisionTransformer"]
+from indelible.models.catalogue import MODELS, ModelInfo, Shape, Stem
 
 
 class Attention(nn.Module):
@@ -63,16 +61,9 @@ class EncoderBlock(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """A vision transformer: (N, C, H, W) images to (N, classes) logits.
+    """A vision transformer: (N, C, H, W) images to (N, classes) logits; the table in the header explains the settings.
 
-    Args:
-        classes: Number of classes.
-        shape: (C, H, W) of the images.
-        patch: Side of a patch in pixels.
-        width: Size of a token.
-        depth: Number of encoder blocks.
-        heads: Number of attention heads; divides ``width``.
-        hidden: Width of the perceptron's inner layer.
+    ``heads`` divides ``width``.
     """
 
     def __init__(
@@ -124,7 +115,6 @@ MODELS.add(
         name="vit-tiny",
         title="Vision transformer of width 64, four blocks",
         paper="Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021",
-        stems=MODEL_STEMS,
         build=_build_tiny,
     )
 )

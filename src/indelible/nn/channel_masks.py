@@ -3,7 +3,7 @@
 Two places to mask:
 
 - the inputs of one layer (:func:`masked_inputs`, :func:`fold_inputs`): a pruned channel is not read any more. The fold
-  sets the layer's weights for these inputs to zero, which is exact for any network;
+  sets the layer's weights for these inputs to zero, which is exact for any network whose weights are parameters;
 - the scale of every neuron (:class:`MaskedNetwork`, :func:`prune_neurons`): the weight of a BatchNorm channel, or in a
   network without BatchNorm the weights of an output of a convolution or linear layer. The bias is not masked:
   y = m * w * x + b, as in ANP (Wu & Wang, NeurIPS 2021, Equation 3). The last layer is spared: its outputs are the
@@ -14,7 +14,7 @@ Layers that share a weight share its mask. A module in two places, or a paramete
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,15 +24,16 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from indelible.base.errors import InputError
 from indelible.nn.layers import batch_norms
-from indelible.nn.substitution import call_with
+from indelible.nn.surgery import call_with
 from indelible.nn.taps import Reader, trace
-
-__all__ = ["MaskedNetwork", "Neurons", "fold_inputs", "masked_inputs", "neurons_of", "prune_neurons"]
 
 
 @contextmanager
 def masked_inputs(model: nn.Module, reader: Reader, keep: Tensor) -> Iterator[None]:
-    """Inside the block, the reader's inputs are multiplied by ``keep`` (C,), one factor for each channel."""
+    """Inside the block, the reader's inputs are multiplied by ``keep`` (C,), one factor for each channel.
+
+    So are those of layers that share its weight, since the fold changes theirs as well.
+    """
     layer = model.get_submodule(reader.name)
     factors = reader.spread(keep)
     if isinstance(layer, _ConvNd):
@@ -41,19 +42,31 @@ def masked_inputs(model: nn.Module, reader: Reader, keep: Tensor) -> Iterator[No
     def multiply(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return (args[0] * factors.to(args[0]), *args[1:])
 
-    handle = layer.register_forward_pre_hook(multiply)
-    try:
+    weight = _foldable(layer, reader.name)
+    with ExitStack() as hooks:
+        for one in model.modules():
+            if _own(one).get("weight") is weight:
+                hooks.enter_context(one.register_forward_pre_hook(multiply))
         yield
-    finally:
-        handle.remove()
+
+
+def _foldable(layer: nn.Module, name: str) -> nn.Parameter:
+    """Return the weight that a mask on the layer's inputs folds into."""
+    weight = _own(layer).get("weight")
+    if weight is None:
+        raise InputError(
+            f"the last feature map is read by {name!r}, whose weight is computed from other parameters (weight or "
+            "spectral normalisation): no mask can be written into it. Remove the parametrisation first, or choose an "
+            "attack that prunes nothing, such as ft."
+        )
+    return weight
 
 
 @torch.no_grad()
 def fold_inputs(model: nn.Module, reader: Reader, keep: Tensor) -> None:
     """Multiply the reader's weights by ``keep`` (C,), so that the mask is not needed any more."""
     layer = model.get_submodule(reader.name)
-    weight = layer.weight
-    assert isinstance(weight, Tensor)  # noqa: S101 - for the type checker: a Reader names convolutions and linear layers
+    weight = _foldable(layer, reader.name)
     factors = reader.spread(keep).to(weight)
     if not isinstance(layer, _ConvNd):
         weight.mul_(factors)
@@ -65,25 +78,17 @@ def fold_inputs(model: nn.Module, reader: Reader, keep: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Neurons:
-    """The neurons of one layer.
+    """The neurons of one layer."""
 
-    Attributes:
-        weight: Name of the parameter whose first axis runs over the neurons.
-        bias: Name of their biases, or None.
-        count: How many there are.
-    """
-
-    weight: str
-    bias: str | None
+    weight: str  # name of the parameter whose first axis runs over the neurons
+    bias: str | None  # name of their biases
     count: int
 
 
 def neurons_of(model: nn.Module, images: Tensor) -> tuple[Neurons, ...]:
     """Return what a mask can scale: BatchNorm channels, else the outputs of convolutions and inner linear layers.
 
-    Args:
-        model: Any network.
-        images: A small batch, as the model expects it; it shows which layer comes last.
+    ``images`` are a small batch, as the model expects it; it shows which layer comes last.
     """
     names = [name for name, layer in batch_norms(model) if layer.affine]
     seen = set()
@@ -116,12 +121,7 @@ def _own(layer: nn.Module) -> dict[str, nn.Parameter]:
 
 
 class MaskedNetwork(nn.Module):
-    """A frozen copy of a network whose neurons are scaled by a mask that can be trained: y = m * w * x + b.
-
-    Args:
-        model: The network; it is copied.
-        neurons: What to scale.
-    """
+    """A frozen copy of a network whose neurons are scaled by a mask that can be trained: y = m * w * x + b."""
 
     def __init__(self, model: nn.Module, neurons: Sequence[Neurons]) -> None:
         super().__init__()
@@ -131,12 +131,7 @@ class MaskedNetwork(nn.Module):
         self.mask = nn.Parameter(torch.ones(sum(unit.count for unit in neurons), device=place))
 
     def forward(self, images: Tensor, noise: Tensor | None = None) -> Any:
-        """Return the network's output.
-
-        Args:
-            images: (N, C, H, W).
-            noise: (2, neurons), added to the mask and, relative, to the biases: (m + d) * w * x + (1 + e) * b.
-        """
+        """Return the network's output: (m + d) * w * x + (1 + e) * b, with ``noise`` (2, neurons) = d, e."""
         mask = self.mask if noise is None else self.mask + noise[0]
         changed: dict[str, Tensor] = {}
         sizes = [unit.count for unit in self.neurons]

@@ -38,28 +38,17 @@ from indelible.base.errors import InputError
 from indelible.nn.fused_clean_batchnorm import fused_clean_batchnorm, is_fusible
 from indelible.nn.layers import BatchNorm, batch_norms
 from indelible.nn.own_batchnorm import answered_by, has_own_forward
+from indelible.nn.surgery import standing_in
 from indelible.nn.sync_batchnorm import joint_statistics, shares_statistics
-
-__all__ = ["clean_statistics", "normalise_by_clean_rows"]
 
 
 def normalise_by_clean_rows(
     rows: Tensor, clean: int, weight: Tensor | None, bias: Tensor | None, eps: float, *, joint: bool = False,
     group: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Normalise ``rows`` with the statistics of the first ``clean`` of them.
+    """Normalise ``rows`` (N, C, ...) with the statistics of the first ``clean`` of them.
 
-    Args:
-        rows: (N, C) or (N, C, ...).
-        clean: How many rows at the front are clean.
-        weight: gamma, (C,), or None.
-        bias: beta, (C,), or None.
-        eps: Added to the variance.
-        joint: Take the statistics over the clean rows of all processes of ``group``.
-        group: Those processes; by default all.
-
-    Returns:
-        A tensor like ``rows``.
+    With ``joint`` the statistics are those of the clean rows of all processes of ``group``, by default all.
     """
     # Half precision has too few bits for a variance: compute it, like BatchNorm itself, in float32.
     exact = rows.float() if rows.dtype in {torch.float16, torch.bfloat16} else rows
@@ -85,35 +74,21 @@ def normalise_by_clean_rows(
 def clean_statistics(model: nn.Module, *, clean: int, rows: int) -> Iterator[None]:
     """Inside the block, the BatchNorm layers of ``model`` in training mode normalise by the clean rows of the batch.
 
-    Args:
-        model: Any module.
-        clean: Clean rows at the front of the batch.
-        rows: All rows of the batch. A network that folds another axis into the batch (patches, frames) keeps the
-            proportion, as long as the rows of one image stay together.
-
-    The layers' ``forward`` is replaced on the instances and put back afterwards, also when an exception flies through;
-    classes, parameters, buffers and ``state_dict`` keys stay as they are.
+    Of ``rows`` rows the first ``clean`` are clean. A network that folds another axis into the batch (patches, frames)
+    keeps the proportion, as long as the rows of one image stay together.
     """
     if not 0 < clean <= rows:
-        raise InputError(f"clean statistics need 1..{rows} clean rows, but {clean} were given.")
-    switched: list[tuple[BatchNorm, Callable[..., Any] | None]] = []
-    try:
-        for name, layer in batch_norms(model):
-            if isinstance(layer.weight, UninitializedParameter):
-                raise InputError(f"the lazy layer {name!r} has no shape yet. Pass one batch through the model first.")
-            if not layer.training and layer.running_mean is not None:
-                continue
-            before = layer.__dict__.get("forward")
-            switched.append((layer, before))
-            joint = shares_statistics(layer, before)
+        raise InputError(f"clean statistics need 1..{rows} clean rows, got {clean}.")
+    forwards: dict[nn.Module, Callable[..., Any]] = {}
+    for name, layer in batch_norms(model):
+        if isinstance(layer.weight, UninitializedParameter):
+            raise InputError(f"the lazy layer {name!r} has no shape yet. Pass one batch through the model first.")
+        if layer.training or layer.running_mean is None:
+            joint = shares_statistics(layer, layer.__dict__.get("forward"))
             stand_in = _own_forward if has_own_forward(layer) else _forward
-            layer.forward = partial(stand_in, layer, name, clean, rows, joint)  # type: ignore[method-assign]
+            forwards[layer] = partial(stand_in, layer, name, clean, rows, joint)
+    with standing_in(forwards):
         yield
-    finally:
-        for layer, before in switched:
-            del layer.__dict__["forward"]
-            if before is not None:
-                layer.__dict__["forward"] = before
 
 
 def _forward(layer: BatchNorm, name: str, clean: int, rows: int, joint: bool, x: Tensor) -> Tensor:

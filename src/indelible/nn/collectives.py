@@ -4,15 +4,28 @@ Everything here runs on any backend of ``torch.distributed`` that can all-reduce
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
 
-__all__ = ["Average", "add_averaged_gradient", "average", "differ", "gathered", "processes", "send_state"]
+from indelible.data.share import WHOLE, Share
 
 Average = Callable[[Sequence[Tensor]], None]
 """Replaces tensors by their mean over processes, in place."""
+
+Scale = Callable[[Tensor], Tensor]
+"""Multiplies a loss by the gradient scale of a float16 run: what ``GradScaler.scale`` does."""
+
+
+def alone(_tensors: Sequence[Tensor]) -> None:
+    """Average over one process: there is nothing to do."""
+
+
+def unscaled(loss: Tensor) -> Tensor:
+    """Scale for any precision but float16: there is nothing to do."""
+    return loss
 
 
 def processes() -> int:
@@ -39,17 +52,46 @@ def average(tensors: Sequence[Tensor]) -> None:
                 tensor.copy_(part.view_as(tensor))
 
 
-def add_averaged_gradient(model: nn.Module, loss: Tensor, mean: Average = average) -> None:
-    """Add the gradient of ``loss``, averaged over processes, to the parameters' gradients.
+@dataclass(frozen=True)
+class GradientSync:
+    """How a process takes gradients of a loss whose rows it shares with other processes, or that float16 scales."""
 
-    Not by ``backward``: that would set off the hooks of a ``DistributedDataParallel`` around the model.
-    """
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    found = torch.autograd.grad(loss, parameters, allow_unused=True)
-    pairs = [(weight, gradient) for weight, gradient in zip(parameters, found, strict=True) if gradient is not None]
-    mean([gradient for _, gradient in pairs])
-    for weight, gradient in pairs:
-        weight.grad = gradient if weight.grad is None else weight.grad.add_(gradient)
+    share: Share = WHOLE  # which rows this process has
+    average: Average = alone
+    scale: Scale = unscaled  # scales a loss as that of the ordinary gradient was
+    # The gradients in the parameters are averaged already, so that what is added to them must be averaged by itself.
+    # Otherwise the caller averages the sum.
+    averaged: bool = False
+
+    def direction(self, loss: Tensor, rows: int, weights: Sequence[Tensor]) -> list[Tensor]:
+        """Return the gradient of ``loss``, the same in every process; its scale has no meaning.
+
+        The loss is the mean over this process' part of ``rows`` rows of all processes together.
+        """
+        # Unscaled, it could vanish in float16. If it overflows, so does what is made of it, and the scaler leaves the
+        # step out.
+        total = self.scale(self.share.weight(rows) * loss)
+        found = list(torch.autograd.grad(total, weights, materialize_grads=True))
+        self.average(found)
+        return found
+
+    def add(self, factor: float, loss: Tensor, rows: int, model: nn.Module) -> None:
+        """Add the gradient of ``factor * loss`` to those of ``model``; arguments as in :meth:`direction`."""
+        total = self.scale(factor * self.share.weight(rows) * loss)
+        if not self.averaged:
+            total.backward()
+            return
+        # Not by ``backward``: that would set off the hooks of a ``DistributedDataParallel`` around the model.
+        weights = [weight for weight in model.parameters() if weight.requires_grad]
+        found = torch.autograd.grad(total, weights, allow_unused=True)
+        pairs = [(weight, gradient) for weight, gradient in zip(weights, found, strict=True) if gradient is not None]
+        self.average([gradient for _, gradient in pairs])
+        for weight, gradient in pairs:
+            weight.grad = gradient if weight.grad is None else weight.grad.add_(gradient)
+
+
+LOCAL = GradientSync()
+"""One process, no scaling."""
 
 
 class _Sum(torch.autograd.Function):
@@ -92,11 +134,14 @@ def send_state(model: nn.Module) -> None:
 
 
 def differ(model: nn.Module) -> bool:
-    """Tell whether the processes' trainable weights have come apart, by their sums (waits for the device)."""
+    """Tell whether the processes' trainable weights differ, by their sums (waits for the device)."""
     sums = [weight.detach().double().sum() for weight in model.parameters() if weight.requires_grad]
-    if processes() == 1 or not sums:
-        return False
-    ends = torch.stack([*sums, *(-value for value in sums)])
+    return processes() > 1 and bool(sums) and not alike(torch.stack(sums))
+
+
+def alike(values: Tensor) -> bool:
+    """Tell whether all processes have the same ``values`` (n,)."""
+    ends = torch.cat([values, -values])
     distributed.all_reduce(ends, op=distributed.ReduceOp.MAX)
     highest, lowest = ends.chunk(2)
-    return bool((highest != -lowest).any())
+    return bool((highest == -lowest).all())

@@ -12,24 +12,20 @@ Paper: Garipov et al., "Loss Surfaces, Mode Connectivity, and Fast Ensembling of
 
 Their code counts control points and calls them bends: its "3 bends" are a, b and c, a curve of degree two.
 
-The public implementations write every architecture a second time, with layers that hold three sets of weights. Here the
-network's own code runs on the interpolated weights (:func:`indelible.nn.substitution.call_with`), so any module will
-do, also one that holds a layer in two places or ties parameters: what is shared stays one point of the curve.
-A curve has no BatchNorm statistics of its own: those that training leaves in the bend belong to no single t. Whoever
-takes a point off the curve estimates them again (:func:`indelible.nn.batchnorm_estimate.estimate_statistics`).
+The network's own code runs on the interpolated weights (:func:`indelible.nn.surgery.call_with`), so any module will do,
+also one that holds a layer in two places or ties parameters: what is shared stays one point of the curve. A curve has
+no BatchNorm statistics of its own: those that training leaves in the bend belong to no single t. Whoever takes a point
+off the curve estimates them again (:func:`indelible.nn.statistics.estimate_statistics`).
 """
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from indelible.base.errors import InputError
-from indelible.nn.substitution import call_with
-
-__all__ = ["BezierCurve", "bezier_point"]
+from indelible.nn.surgery import call_with
 
 
 def bezier_point(a: Tensor, b: Tensor, c: Tensor, t: float) -> Tensor:
@@ -38,11 +34,7 @@ def bezier_point(a: Tensor, b: Tensor, c: Tensor, t: float) -> Tensor:
 
 
 class BezierCurve(nn.Module):
-    """The curve between two sets of weights of one network; at first the straight line.
-
-    Args:
-        start: The network at t = 0.
-        end: The same network with other weights, at t = 1.
+    """The curve between two sets of weights of one network, ``start`` and ``end``; at first the straight line.
 
     Only the parameters of ``bend`` are trainable, and of those only what was trainable in ``start``.
     """
@@ -76,9 +68,9 @@ class BezierCurve(nn.Module):
     def at(self, t: float) -> nn.Module:
         """Return an ordinary network with the weights at ``t``; its buffers are the start's."""
         if not 0.0 <= t <= 1.0:
-            raise InputError(f"a point of the curve has t in [0, 1], but {t} was asked for.")
+            raise InputError(f"t must lie in [0, 1] for a point of the curve, got {t}.")
         model = copy.deepcopy(self.start)
-        trainable: Mapping[str, bool] = {name: weight.requires_grad for name, weight in self.bend.named_parameters()}
+        trainable = {name: weight.requires_grad for name, weight in self.bend.named_parameters()}
         points = self.point(t)
         for name, weight in model.named_parameters():
             weight.copy_(points[name]).requires_grad_(trainable[name])

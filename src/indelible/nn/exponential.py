@@ -19,8 +19,6 @@ from torch.nn.utils import parametrize
 from indelible.base.errors import InputError
 from indelible.nn.layers import perturbable_parameters
 
-__all__ = ["ExponentialWeighting", "exponential_weights", "weighted_tensors", "weighting"]
-
 
 def exponential_weights(theta: Tensor, temperature: float) -> Tensor:
     """EW(theta, T): the largest weights stay, small ones shrink by up to ``exp(-T max|theta|)``."""
@@ -29,13 +27,9 @@ def exponential_weights(theta: Tensor, temperature: float) -> Tensor:
 
 
 class ExponentialWeighting(nn.Module):
-    """The parametrisation: what ``module.weight`` gives is EW of the weight that is trained.
+    """The parametrisation: what ``module.weight`` gives is EW of the weight that is trained."""
 
-    Args:
-        temperature: T.
-    """
-
-    def __init__(self, temperature: float = 2.0) -> None:
+    def __init__(self, temperature: float) -> None:
         super().__init__()
         self.temperature = temperature
 
@@ -73,13 +67,9 @@ def weighting(
 ) -> Iterator[None]:
     """Inside the block, ``model`` computes with EW(theta, T) and trains theta; afterwards it is an ordinary model.
 
-    Args:
-        model: Any module.
-        temperature: T.
-        leave: ``"plain"``: theta stays, the function changes (EW is switched off). ``"folded"``: EW(theta) stays, the
-            function does not change. After an exception theta stays.
-
-    Classes, parameters (the objects themselves) and ``state_dict`` keys are afterwards what they were before.
+    ``leave="plain"``: theta stays, the function changes (EW is switched off). ``"folded"``: EW(theta) stays, the
+    function does not change. After an exception theta stays. Classes, parameters (the objects themselves) and
+    ``state_dict`` keys are afterwards what they were before.
     """
     places = weighted_tensors(model)
     fixed = {id(getattr(module, name)): getattr(module, name) for module, name in places}

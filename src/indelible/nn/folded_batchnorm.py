@@ -17,8 +17,6 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from indelible.nn.outputs import logits_of
 
-__all__ = ["folded"]
-
 _CLOSE = 1e-4  # of the logits' largest size; folding changes the order of float32 sums
 
 
@@ -26,12 +24,9 @@ def folded(model: nn.Module, probe: Tensor) -> nn.Module:
     """Return a frozen copy of ``model`` in evaluation mode, with BatchNorm folded away where that is safe.
 
     Safe is a convolution and a BatchNorm layer that are called once each, one right after the other, in a network that
-    ``torch.fx`` can trace, and of no subclass. The logits of ``probe`` are compared with the model's own; where they
-    differ, and where tracing fails, the copy is the model as it is.
-
-    Args:
-        model: Any classifier; it is left alone.
-        probe: (N, C, H, W), a few images as the model sees them; the copy lies on their device.
+    ``torch.fx`` can trace, and of no subclass. The logits of ``probe``, a few images (N, C, H, W) as the model sees
+    them, are compared with the model's own; where they differ, and where tracing fails, the copy is the model as it is.
+    It lies on the probe's device.
     """
     plain = copy.deepcopy(model).requires_grad_(False).eval().to(probe.device)
     with torch.no_grad():

@@ -21,8 +21,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["fused_clean_batchnorm", "is_fusible"]
-
 
 def is_fusible(rows: Tensor, clean: int, weight: Tensor | None, bias: Tensor | None) -> bool:
     """Tell whether the kernels apply: marked rows, several clean values, a device that has them, a constant affine."""

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 
 from indelible.data.share import WHOLE, Share
 from indelible.nn.statistics import untracked
-
-__all__ = ["MODES", "Mode", "attacking", "ball_noise", "projected", "sign_ascent", "small_noise"]
+from indelible.nn.surgery import kept_modes
 
 Mode = Literal["train", "eval"]
 MODES: tuple[Mode, ...] = ("train", "eval")
@@ -37,15 +36,9 @@ def projected(images: Tensor, origin: Tensor, eps: float) -> Tensor:
 def sign_ascent(
     origin: Tensor, start: Tensor, loss: Callable[[Tensor], Tensor], *, eps: float, step: float, steps: int
 ) -> Tensor:
-    """Return images near ``origin`` at which ``loss`` is large; detached, on no graph.
+    """Return images near ``origin``, float (N, C, H, W) in [0, 1], at which ``loss`` is large; detached, on no graph.
 
-    Args:
-        origin: float (N, C, H, W) in [0, 1].
-        start: Where to begin, of the same shape.
-        loss: Takes images, returns a scalar; only the sign of its gradient counts, so that sum and mean are the same.
-        eps: Largest change of a pixel.
-        step: Change of a pixel in a step.
-        steps: How many.
+    Only the sign of the gradient counts, so that sum and mean are the same.
     """
     found = projected(start.detach(), origin, eps)
     for _ in range(steps):
@@ -56,13 +49,9 @@ def sign_ascent(
 
 
 def ball_noise(like: Tensor, eps: float, random: torch.Generator, share: Share = WHOLE) -> Tensor:
-    """Return noise that is uniform in [-eps, eps], of the shape of ``like``.
+    """Return noise that is uniform in [-eps, eps], of the shape of ``like``, this process' part of a batch.
 
-    Args:
-        like: This process' part of a batch.
-        eps: Largest change of a pixel.
-        random: Lives on the CPU, whatever the device; all processes seed it alike and each takes its rows.
-        share: Which part that is.
+    ``random`` lives on the CPU, whatever the device; all processes seed it alike and each takes its rows.
     """
     drawn = torch.rand((len(like) * share.world, *like.shape[1:]), generator=random, dtype=torch.float32)
     return share.of(drawn).to(like).mul_(2.0 * eps).sub_(eps)
@@ -78,17 +67,11 @@ def small_noise(like: Tensor, scale: float, random: torch.Generator, share: Shar
 def attacking(model: nn.Module, mode: Mode) -> Iterator[None]:
     """Inside the block, passes of ``model`` leave its running statistics alone; every layer's mode is restored.
 
-    Args:
-        model: Any classifier.
-        mode: ``"eval"`` normalises by the running statistics and drops nothing out; ``"train"`` leaves the layers as
-            they are: BatchNorm normalises by the attacked batch.
+    ``"eval"`` normalises by the running statistics and drops nothing out; ``"train"`` leaves the layers as they are:
+    BatchNorm normalises by the attacked batch.
     """
-    modes = [(module, module.training) for module in model.modules()]
-    try:
+    with kept_modes(model):
         if mode == "eval":
             model.eval()
         with untracked(model):
             yield
-    finally:
-        for module, training in modes:
-            module.training = training

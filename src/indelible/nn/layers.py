@@ -9,8 +9,6 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from indelible.base.errors import InputError
 
-__all__ = ["BatchNorm", "batch_norms", "check_finite", "normalisation_parameters", "perturbable_parameters"]
-
 BatchNorm = _BatchNorm
 """BatchNorm1d, 2d, 3d, SyncBatchNorm and their lazy and user-made subclasses."""
 

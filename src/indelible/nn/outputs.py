@@ -6,8 +6,6 @@ from torch import Tensor
 
 from indelible.base.errors import InputError
 
-__all__ = ["logits_of"]
-
 
 def logits_of(output: Any) -> Tensor:
     """Return the logits (N, K) in a model's output."""
@@ -20,6 +18,6 @@ def logits_of(output: Any) -> Tensor:
         came = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(output).__name__
         raise InputError(
             f"a classifier must return logits of shape (N, classes) - as a tensor, first in a tuple, or as `.logits` - "
-            f"but returned {came}. Wrap the model so that it does."
+            f"got {came}. Wrap the model so that it does."
         )
     return found

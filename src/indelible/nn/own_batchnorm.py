@@ -1,8 +1,8 @@
 """BatchNorm layers of a user's own class, whose ``forward`` does more than normalise, or takes more than the rows.
 
-An activation behind the normalisation, a condition beside the rows: replacing such a ``forward`` by a formula would
-lose both. So it runs as it is, with all its arguments, and only its call of :func:`torch.nn.functional.batch_norm` is
-answered by somebody else. What the layer does around that call stays.
+Replacing such a ``forward`` by a formula would lose an activation behind the normalisation or a condition beside the
+rows. So it runs as it is, with all its arguments, and only its call of :func:`torch.nn.functional.batch_norm` is
+answered by somebody else.
 
 | inside such a ``forward`` | what happens |
 |---|---|
@@ -22,10 +22,14 @@ from torch.overrides import TorchFunctionMode
 
 from indelible.nn.layers import BatchNorm
 
-__all__ = ["Normalise", "answered_by", "has_own_forward"]
-
 Normalise = Callable[[Tensor, Tensor | None, Tensor | None, float], Tensor]
 """(rows, weight, bias, eps) -> the rows, normalised."""
+
+Answer = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
+"""(positional, keyword) arguments of :func:`torch.nn.functional.batch_norm` -> the rows, normalised.
+
+torch hands the rows and the running statistics over by position, the rest by name.
+"""
 
 
 def has_own_forward(layer: BatchNorm) -> bool:
@@ -36,21 +40,23 @@ def has_own_forward(layer: BatchNorm) -> bool:
 def answered_by(normalise: Normalise, layer: BatchNorm, *args: Any, **kwargs: Any) -> tuple[Any, int]:
     """Run the forward of the layer's class with ``normalise`` for BatchNorm; return the result and how often it ran.
 
-    Args:
-        normalise: Answers for :func:`torch.nn.functional.batch_norm`.
-        layer: The layer; its buffers stay as they are.
-        args: Arguments of the layer's ``forward``.
-        kwargs: Keyword arguments of the layer's ``forward``.
+    The layer's buffers stay as they are.
     """
-    with _kept_buffers(layer), _Answering(normalise) as answering:
+
+    def answer(given: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
+        return normalise(given[0], named["weight"], named["bias"], named["eps"])
+
+    with _kept_buffers(layer), answering(answer) as mode:
         result = type(layer).forward(layer, *args, **kwargs)
-    return result, answering.calls
+    return result, mode.calls
 
 
-class _Answering(TorchFunctionMode):
-    def __init__(self, normalise: Normalise) -> None:
+class answering(TorchFunctionMode):  # noqa: N801 - used as a function: with answering(...)
+    """Inside the block, ``answer`` answers every call of BatchNorm in training mode; ``calls`` counts all calls."""
+
+    def __init__(self, answer: Answer) -> None:
         super().__init__()
-        self.normalise, self.calls = normalise, 0
+        self.answer, self.calls = answer, 0
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -59,10 +65,9 @@ class _Answering(TorchFunctionMode):
         if func is not F.batch_norm:
             return func(*args, **kwargs)
         self.calls += 1
-        # torch hands the rows and the running statistics over by position, the rest by name.
         if not kwargs["training"]:
             return func(*args, **kwargs)
-        return self.normalise(args[0], kwargs["weight"], kwargs["bias"], kwargs["eps"])
+        return self.answer(args, kwargs)
 
 
 @contextmanager

@@ -1,14 +1,14 @@
-"""BatchNorm's running statistics: left alone by extra passes, and kept as they are where a user froze them."""
+"""BatchNorm's running statistics: left alone by extra passes, kept where a user froze them, estimated anew."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from indelible.base.errors import InputError
 from indelible.nn.layers import BatchNorm, batch_norms
-
-__all__ = ["frozen_batch_norms", "kept_frozen", "reestimating", "untracked"]
+from indelible.nn.surgery import kept_modes
 
 
 @contextmanager
@@ -46,6 +46,49 @@ def reestimating(model: nn.Module) -> Iterator[None]:
     finally:
         for layer, momentum in switched:
             layer.momentum = momentum
+
+
+@torch.no_grad()
+def estimate_statistics(model: nn.Module, batches: Iterable[Tensor], *, moving: bool = False) -> int:
+    """Estimate the running statistics of all BatchNorm layers from ``batches``, in place.
+
+    A network whose weights were interpolated, averaged or moved by hand still carries the mean and variance of the
+    weights it came from. One pass over clean images gives it its own: over batches i of n_i images,
+
+        mean = sum_i n_i mean_i / sum_i n_i,    var = sum_i n_i var_i / sum_i n_i
+
+    with the batch's mean and its variance as the layer itself computes them (divided by n - 1). This is the cumulative
+    average of Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", UAI 2018, Section
+    3.2.
+
+    With ``moving`` every layer goes on with its own moving average over the batches instead, as in training. All other
+    layers are in evaluation mode meanwhile (no dropout); modes and momenta are as before afterwards. Returns the number
+    of images passed forward: none for a network without BatchNorm that keeps statistics.
+    """
+    layers = [layer for _, layer in batch_norms(model) if layer.track_running_stats and layer.running_mean is not None]
+    if not layers:
+        return 0
+    momenta = [layer.momentum for layer in layers]
+    seen = 0
+    try:
+        with kept_modes(model):
+            model.eval()
+            for layer in layers:
+                layer.train()
+                if not moving:
+                    layer.reset_running_stats()
+            for images in batches:
+                seen += len(images)
+                if not moving:
+                    for layer in layers:
+                        layer.momentum = len(images) / seen
+                model(images)
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+    if not seen:
+        raise InputError("statistics are estimated from images, got none. Give at least two.")
+    return seen
 
 
 def frozen_batch_norms(model: nn.Module) -> list[BatchNorm]:

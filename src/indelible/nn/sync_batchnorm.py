@@ -9,19 +9,24 @@ exchange, and keep their running statistics as one process on the joined batch w
 | ``nn.SyncBatchNorm`` | GPU | torch, unless ``all_layers`` |
 | ``nn.SyncBatchNorm`` | CPU | this file |
 | other BatchNorm | anywhere | torch, process by process; this file with ``all_layers`` |
+
+A layer's ``forward`` runs as it is, with all its arguments, and only its call of BatchNorm is answered here
+(:mod:`indelible.nn.own_batchnorm`). A subclass of ``nn.SyncBatchNorm`` with a ``forward`` of its own is left to torch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from indelible.base.errors import InputError
 from indelible.nn.collectives import gathered, processes
 from indelible.nn.layers import BatchNorm, batch_norms
-
-__all__ = ["joint_statistics", "shares_statistics", "synchronised_statistics"]
+from indelible.nn.own_batchnorm import answering, has_own_forward
+from indelible.nn.surgery import standing_in
 
 _TORCH_CAN = {"cuda", "xpu", "hpu"}
 
@@ -33,11 +38,8 @@ def joint_statistics(rows: Tensor, group: Any = None) -> tuple[Tensor, Tensor, T
 
         mean = sum_r n_r mean_r / N        var = sum_r n_r (var_r + (mean_r - mean)^2) / N
 
-    Sums of squares would need no merging, but cancel badly in float32.
-
-    Args:
-        rows: (N, C, ...), this process' rows; processes may have different numbers of them.
-        group: The processes; by default all.
+    Sums of squares would need no merging, but cancel badly in float32. ``rows`` (N, C, ...) are this process' rows;
+    processes may have different numbers of them.
     """
     axes = [axis for axis in range(rows.ndim) if axis != 1]
     variance, mean = torch.var_mean(rows, dim=axes, correction=0)
@@ -56,68 +58,68 @@ class _Forward:
     def __init__(self, layer: BatchNorm, before: Any, torch_can: bool, together: bool) -> None:
         self.layer, self.before, self.torch_can, self.together = layer, before, torch_can, together
 
-    def __call__(self, x: Tensor) -> Tensor:
-        layer = self.layer
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        layer, own = self.layer, has_own_forward(self.layer)
+        ordinary = self.before or type(layer).forward.__get__(layer)
+        on_device = any(
+            value.device.type in _TORCH_CAN for value in (*args, *kwargs.values()) if torch.is_tensor(value)
+        )
+        if self.together and self.torch_can and (own or on_device):
+            return ordinary(*args, **kwargs)
+        # That of nn.SyncBatchNorm refuses tensors on the CPU.
+        forward = ordinary if own else partial(BatchNorm.forward, layer)
         if not self.together:
-            return BatchNorm.forward(layer, x)
-        fixed = not layer.training and layer.running_mean is not None
-        if fixed or (self.torch_can and x.device.type in _TORCH_CAN):
-            ordinary: Tensor = (self.before or type(layer).forward.__get__(layer))(x)
-            return ordinary
-        exact = x.float() if x.dtype in {torch.float16, torch.bfloat16} else x
-        mean, variance, count = joint_statistics(exact, getattr(layer, "process_group", None))
-        if layer.training:
-            _keep_running(layer, mean.detach(), variance.detach() * count / (count - 1))
-        shape = (1, -1) + (1,) * (x.ndim - 2)
-        y = (exact - mean.view(shape)) * torch.rsqrt(variance + layer.eps).view(shape)
-        if layer.affine:
-            y = y * layer.weight.view(shape) + layer.bias.view(shape)
-        return y.to(x.dtype)
+            return forward(*args, **kwargs)
+        with answering(partial(_jointly, getattr(layer, "process_group", None))) as mode:
+            result = forward(*args, **kwargs)
+        if layer.training and not mode.calls:
+            raise InputError(
+                f"{type(layer).__name__} is a BatchNorm whose forward does not call torch.nn.functional.batch_norm, so "
+                "that its statistics cannot be those of all processes. Call it there, or set `sync_batchnorm=False`."
+            )
+        return result
 
 
-def _keep_running(layer: BatchNorm, mean: Tensor, variance: Tensor) -> None:
-    if layer.running_mean is None or layer.running_var is None or layer.num_batches_tracked is None:
-        return
-    layer.num_batches_tracked.add_(1)
-    # Without momentum torch keeps the plain average over all batches.
-    share = 1.0 / layer.num_batches_tracked.double() if layer.momentum is None else layer.momentum
-    layer.running_mean.lerp_(mean.to(layer.running_mean), torch.as_tensor(share).to(layer.running_mean))
-    layer.running_var.lerp_(variance.to(layer.running_var), torch.as_tensor(share).to(layer.running_var))
+def _jointly(group: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
+    """Answer a call of BatchNorm by the rows of all processes; see :data:`indelible.nn.own_batchnorm.Answer`."""
+    rows, *running = given
+    mean, variance, count = joint_statistics(_exact(rows), group)
+    share = named["momentum"]
+    for kept, found in zip(running, (mean, variance * count / (count - 1)), strict=True):
+        if kept is not None:
+            kept.lerp_(found.detach().to(kept), torch.as_tensor(share).to(kept))
+    shape = (1, -1) + (1,) * (rows.ndim - 2)
+    y = (_exact(rows) - mean.view(shape)) * torch.rsqrt(variance + named["eps"]).view(shape)
+    if named["weight"] is not None:
+        y = y * named["weight"].view(shape)
+    if named["bias"] is not None:
+        y = y + named["bias"].view(shape)
+    return y.to(rows.dtype)
+
+
+def _exact(rows: Tensor) -> Tensor:
+    return rows.float() if rows.dtype in {torch.float16, torch.bfloat16} else rows
 
 
 @contextmanager
 def synchronised_statistics(model: nn.Module, *, all_layers: bool = False, together: bool = True) -> Iterator[None]:
     """Inside the block, layers normalise by the rows of all processes; with one process nothing changes.
 
-    Args:
-        model: Any module.
-        all_layers: Every BatchNorm layer, not only ``nn.SyncBatchNorm``.
-        together: False where every process has the same rows: each then normalises by its own, ``nn.SyncBatchNorm``
-            included, or the rows would be counted several times.
+    ``all_layers``: every BatchNorm layer, not only ``nn.SyncBatchNorm``. ``together`` is False where every process has
+    the same rows: each then normalises by its own, ``nn.SyncBatchNorm`` included, or the rows would be counted several
+    times.
     """
-    switched: list[tuple[BatchNorm, Any]] = []
-    try:
-        for _, layer in batch_norms(model) if processes() > 1 else []:
-            native = isinstance(layer, nn.SyncBatchNorm)
-            if native or all_layers:
-                before = layer.__dict__.get("forward")
-                switched.append((layer, before))
-                layer.__dict__["forward"] = _Forward(layer, before, native, together)
+    forwards: dict[nn.Module, Callable[..., Any]] = {}
+    for _, layer in batch_norms(model) if processes() > 1 else []:
+        native = isinstance(layer, nn.SyncBatchNorm)
+        if native or all_layers:
+            forwards[layer] = _Forward(layer, layer.__dict__.get("forward"), native, together)
+    with standing_in(forwards):
         yield
-    finally:
-        for layer, before in switched:
-            del layer.__dict__["forward"]
-            if before is not None:
-                layer.__dict__["forward"] = before
 
 
 def shares_statistics(layer: BatchNorm, forward: Any = None) -> bool:
-    """Tell whether a layer's statistics are those of all processes: by its type, or by the scope above.
-
-    Args:
-        layer: The layer.
-        forward: What stood in for its ``forward``, if anything.
-    """
+    """Tell whether a layer's statistics are those of all processes, given what stands in for its forward."""
     if isinstance(forward, _Forward):
         return forward.together
     return processes() > 1 and isinstance(layer, nn.SyncBatchNorm)

@@ -10,7 +10,7 @@ the resolution. What is done by functions inside a ``forward`` (``F.relu``) show
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from indelible.base.errors import InputError
-
-__all__ = ["Call", "Place", "Reader", "feature_reader", "stage_outputs", "tapped", "trace"]
+from indelible.nn.surgery import kept_modes
 
 Place = tuple[str, int]
 """A call: the module's name, and how often it was called before in the same pass."""
@@ -28,40 +27,24 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call of one module.
-
-    Attributes:
-        place: Which call it is.
-        layer: The module.
-        came: Shape of its first tensor, or None.
-        gave: Shape of its (first) output, or None.
-        number: In the order in which calls begin.
-        within: Numbers of the calls that it happened in.
-    """
+    """One call of one module; ``came`` and ``gave`` are the shapes of its first input and output tensor."""
 
     place: Place
     layer: nn.Module
     came: torch.Size | None
     gave: torch.Size | None
-    number: int
-    within: tuple[int, ...]
+    number: int  # in the order in which calls begin
+    within: tuple[int, ...]  # numbers of the calls that it happened in
 
 
 @dataclass(frozen=True)
 class Reader:
-    """The layer that reads the last feature map, and how its inputs belong to the map's channels.
+    """The layer that reads the last feature map, and how its inputs belong to the map's channels."""
 
-    Attributes:
-        name: The layer, convolution or linear.
-        channels: Channels of the map.
-        inputs: Inputs of the layer; a flattened map has several to each channel.
-        tokens: The map is (N, tokens, D): channels vary fastest when it is flattened.
-    """
-
-    name: str
-    channels: int
-    inputs: int
-    tokens: bool
+    name: str  # of the layer, convolution or linear
+    channels: int  # of the map
+    inputs: int  # of the layer; a flattened map has several to each channel
+    tokens: bool  # the map is (N, tokens, D): channels vary fastest when it is flattened
 
     def spread(self, values: Tensor) -> Tensor:
         """Turn one value for each channel (C,) into one for each input of the layer."""
@@ -79,13 +62,11 @@ def trace(model: nn.Module, images: Tensor) -> list[Call]:
     ended: list[Call] = []
     under_way: list[tuple[str, int, int, torch.Size | None]] = []
     counted: Counter[str] = Counter()
-    started = Counter[str]()
 
     def begin(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         first = _tensor((*args, *kwargs.values()))
-        under_way.append((name, counted[name], started.total(), None if first is None else first.shape))
+        under_way.append((name, counted[name], counted.total(), None if first is None else first.shape))
         counted[name] += 1
-        started[name] += 1
 
     def end(layer: nn.Module, output: Any) -> None:
         name, times, number, came = under_way.pop()
@@ -93,24 +74,16 @@ def trace(model: nn.Module, images: Tensor) -> list[Call]:
         outer = tuple(call[2] for call in under_way)
         ended.append(Call((name, times), layer, came, None if gave is None else gave.shape, number, outer))
 
-    handles = []
-    modes = [(module, module.training) for module in model.modules()]
-    try:
+    with ExitStack() as hooks, kept_modes(model), torch.no_grad():
         for name, module in model.named_modules():
-            handles += [
+            hooks.enter_context(
                 module.register_forward_pre_hook(
                     lambda _, args, kwargs, name=name: begin(name, args, kwargs), with_kwargs=True
-                ),
-                module.register_forward_hook(lambda layer, _, output: end(layer, output)),
-            ]
+                )
+            )
+            hooks.enter_context(module.register_forward_hook(lambda layer, _, output: end(layer, output)))
         model.eval()
-        with torch.no_grad():
-            model(images)
-    finally:
-        for handle in handles:
-            handle.remove()
-        for module, training in modes:
-            module.training = training
+        model(images)
     return ended
 
 
@@ -119,10 +92,7 @@ def stage_outputs(model: nn.Module, images: Tensor) -> list[Place]:
 
     Maps inside a block that lowers the resolution belong to the next stage already and are passed over: the widened
     map of a bottleneck is not the end of the stage before it. Maps of one pixel have no attention and are left out.
-
-    Args:
-        model: Any network.
-        images: A small batch, as the model expects it.
+    ``images`` are a small batch, as the model expects it.
     """
     calls = trace(model, images)
     by_number = {call.number: call for call in calls}
@@ -146,12 +116,7 @@ def stage_outputs(model: nn.Module, images: Tensor) -> list[Place]:
 
 
 def feature_reader(model: nn.Module, images: Tensor) -> Reader:
-    """Return the layer that reads the last feature map: usually the first linear layer of the classifier.
-
-    Args:
-        model: Any network.
-        images: A small batch, as the model expects it.
-    """
+    """Return the layer that reads the last feature map of a small batch: usually the first linear layer."""
     calls = trace(model, images)
     shown: torch.Size | None = None
     found: tuple[Call, torch.Size] | None = None
@@ -191,15 +156,12 @@ def tapped(model: nn.Module, places: Sequence[Place]) -> Iterator[dict[Place, Te
             found[place] = tensor
 
     modules = dict(model.named_modules())
-    handles = [
-        modules[name].register_forward_hook(lambda _, __, output, name=name: keep(name, output))
-        for name in dict.fromkeys(name for name, _ in places)
-    ]
-    try:
+    with ExitStack() as hooks:
+        for name in dict.fromkeys(name for name, _ in places):
+            hooks.enter_context(
+                modules[name].register_forward_hook(lambda _, __, output, name=name: keep(name, output))
+            )
         yield found
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _tensor(value: Any) -> Tensor | None:

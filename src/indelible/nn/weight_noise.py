@@ -17,9 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from indelible.nn.outputs import logits_of
 from indelible.nn.perturbation import perturbed
 from indelible.nn.statistics import untracked
-from indelible.nn.substitution import call_with
-
-__all__ = ["add_noisy_gradient", "gaussian", "trainable"]
+from indelible.nn.surgery import call_with
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:
@@ -40,13 +38,8 @@ def add_noisy_gradient(
 ) -> Tensor:  # fmt: skip
     """Add the gradient of ``scale * sum_g L(theta + G_g, B)`` and return the sum of the losses, detached.
 
-    Args:
-        model: A classifier in training mode; weights are restored to the bit, running statistics left alone.
-        images: float (m, C, H, W).
-        labels: int64 (m,).
-        noise: G_g of each draw, in the order of :func:`trainable`.
-        scale: Weight of the gradient.
-        vectorised: Pass all draws at once; memory grows with their number.
+    ``noise`` holds G_g of each draw, in the order of :func:`trainable`. Weights are restored to the bit, running
+    statistics left alone. ``vectorised`` passes all draws at once; memory grows with their number.
     """
     with untracked(model):
         if vectorised:
@@ -61,9 +54,8 @@ def add_noisy_gradient(
 
 
 def _at_once(
-    model: nn.Module, images: Tensor, labels: Tensor, noise: Sequence[Sequence[Tensor]],
-    scale: float | Tensor,
-) -> Tensor:  # fmt: skip
+    model: nn.Module, images: Tensor, labels: Tensor, noise: Sequence[Sequence[Tensor]], scale: float | Tensor
+) -> Tensor:
     names = [name for name, weight in model.named_parameters() if weight.requires_grad]
     weights = trainable(model)
     moved = [weight.detach() + torch.stack([draw[index] for draw in noise]) for index, weight in enumerate(weights)]

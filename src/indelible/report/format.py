@@ -1,36 +1,27 @@
-"""How numbers are written for people, in one place: the terminal, Markdown and HTML all say the same."""
+"""Write numbers for people, the same on the terminal, in Markdown and in HTML."""
 
 import math
+import re
 from collections.abc import Sequence
 
-__all__ = [
-    "ABSENT",
-    "NOT_SHOWN",
-    "OWNED",
-    "SIGNS",
-    "UNVERIFIED",
-    "duration",
-    "equation",
-    "join_words",
-    "p_value",
-    "percent",
-    "plain_number",
-    "verdict_note",
-    "verdict_sign",
-]
-
 ABSENT = "–"
-"""What stands for a value that was not measured."""
+"""Shown for a value that was not measured."""
 OWNED, NOT_SHOWN, UNVERIFIED = "✓", "✗", "?"
-"""Stand behind a WSR: the verdict shows ownership, does not, or nobody asked for one."""
-SIGNS = f"Behind a WSR: {OWNED} the verdict shows ownership, {NOT_SHOWN} it does not, {UNVERIFIED} no verdict was made."
+"""Shown after a WSR: the verdict shows ownership, does not, or there is no verdict."""
+SIGNS = f"After a WSR: {OWNED} the verdict shows ownership, {NOT_SHOWN} it does not, {UNVERIFIED} no verdict was made."
+BEFORE = "Before attack"
 _SMALLEST = 1e-300
 _WRITTEN_OUT = 1e-3
 
 
 def percent(rate: float | None) -> str:
-    """Write a rate in [0, 1] in percent with one decimal, without the sign: 0.9876 is ``98.8``."""
+    """Write a rate in [0, 1] in per cent with one decimal, without the sign: 0.9876 is ``98.8``."""
     return ABSENT if rate is None else f"{100.0 * rate:.1f}"
+
+
+def rate(value: float | None) -> str:
+    """Write a rate in [0, 1] as the paper does: per cent, two decimals, without the sign."""
+    return ABSENT if value is None else f"{100 * value:.2f}"
 
 
 def p_value(value: float | None) -> str:
@@ -52,24 +43,38 @@ def equation(value: float | None) -> str:
 
 
 def verdict_note(owned: bool | None, value: float | None) -> str:
-    """Write a verdict to stand behind a WSR: ``owned, p = 3e-12``, ``not shown, p = 0.42`` or ``no verdict``."""
+    """Write a verdict to follow a WSR: ``owned, p = 3e-12``, ``not shown, p = 0.42`` or ``no verdict``."""
     if owned is None:
         return "no verdict"
-    return f"{'owned' if owned else 'not shown'}, {equation(value)}"
+    return f"{verdict_word(owned)}, {equation(value)}"
 
 
 def verdict_sign(owned: Sequence[bool | None]) -> str:
-    """Write the verdicts of one or more seeds as a sign; ``2/3 ✓`` where they differ."""
+    """Write the verdicts of one or more seeds as a sign: ``✓``, ``✗``; ``2/3 ✓`` and ``0/3 ✗`` of several."""
     known = [one for one in owned if one is not None]
     if not known:
         return UNVERIFIED
-    if all(known):
-        return OWNED
-    return f"{sum(known)}/{len(known)} {OWNED}" if any(known) else NOT_SHOWN
+    count = f"{sum(known)}/{len(known)} " if len(known) > 1 else ""
+    return count + (OWNED if any(known) else NOT_SHOWN)
+
+
+def verdict_word(owned: bool | None) -> str:
+    """Return a verdict in one or two words."""
+    return ABSENT if owned is None else "owned" if owned else "not shown"
+
+
+def stage_title(group: str) -> str:
+    """Name a stage: "Before attack", "After FT"."""
+    return group if group == BEFORE else f"After {group}"
+
+
+def markdown_text(text: str) -> str:
+    """Escape what Markdown would take for markup, tables and HTML."""
+    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", " ".join(text.split()))
 
 
 def plain_number(value: float | None) -> str:
-    """Write a count or a rate a second with thousands apart: ``12,345``; below 100 with up to three digits."""
+    """Write a count or a rate per second with thousands apart: ``12,345``; below 100 with up to three digits."""
     if value is None:
         return ABSENT
     if isinstance(value, int) or abs(value) >= 100:

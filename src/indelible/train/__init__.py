@@ -1,9 +1,8 @@
-"""The one loop that everything that trains goes through, with its settings, checkpoints, history and evaluation."""
+"""The training loop that all methods and attacks share, with its settings, checkpoints, history and evaluation."""
 
 from indelible.train.fit import fit
 from indelible.train.loop import Fitted
 from indelible.train.objective import CrossEntropy, Objective
-from indelible.train.schedule import Schedule
-from indelible.train.settings import TrainSettings
+from indelible.train.settings import Schedule, TrainSettings
 
 __all__ = ["CrossEntropy", "Fitted", "Objective", "Schedule", "TrainSettings", "fit"]

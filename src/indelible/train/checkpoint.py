@@ -15,23 +15,15 @@ from torch.optim import Optimizer
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import read_tensors, write_tensors
 
-__all__ = ["Checkpoint", "capture", "load_state", "read_checkpoint", "write_checkpoint"]
-
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The whole state of a run between two steps.
+    """The whole state of a run between two steps."""
 
-    Attributes:
-        tensors: Model, optimiser, random and objective state under ``model.``, ``optimizer.``, ``random.``,
-            ``objective.`` and ``loop.``.
-        meta: Step, history, seconds and the run's fingerprint.
-    """
-
-    tensors: Mapping[str, Tensor]
-    meta: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]  # under ``model.``, ``optimizer.``, ``random.``, ``objective.`` and ``loop.``
+    meta: Mapping[str, Any]  # step, history, seconds and the run's fingerprint
 
     def part(self, name: str) -> dict[str, Tensor]:
         """Return the tensors of one part, without its prefix."""

@@ -1,4 +1,4 @@
-"""Devices, precision and processes, through Lightning Fabric; threads pinned so that processes do not fight."""
+"""Devices and precision, through Lightning Fabric; threads pinned so that processes do not fight."""
 
 import os
 import warnings
@@ -14,8 +14,6 @@ from indelible.train.processes import current
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["choose_precision", "import_fabric", "make_fabric", "pinned_threads"]
-
 
 def choose_precision(precision: str, accelerator: str) -> str:
     """Return the precision to use: ``"auto"`` is bfloat16 on GPUs that have it, float32 elsewhere.
@@ -27,43 +25,40 @@ def choose_precision(precision: str, accelerator: str) -> str:
     return "bf16-mixed" if accelerator == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
 
 
-def import_fabric() -> "type[Fabric]":
-    """Import Lightning Fabric, without the announcements of the modules that its import touches."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from lightning_fabric import Fabric
-    return Fabric
+def choose_device(device: str = "auto") -> torch.device:
+    """Return the device that a name means for this process: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
+
+    In a group of processes (:mod:`indelible.train.processes`) each takes a GPU of its own.
+    """
+    kind, _, index = device.partition(":")
+    if kind == "auto":
+        kind = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if kind not in {"cpu", "cuda", "mps"}:
+        raise InputError(f"unknown device {device!r}: use auto, cpu, cuda, cuda:N or mps.")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device={device!r} needs CUDA, but torch finds no CUDA device. Use cpu.")
+    group = current()
+    if group.world > 1 and (index or kind == "mps"):
+        raise InputError(f"{group.world} processes cannot share the device {device!r}. Use auto, cpu or cuda.")
+    return torch.device(kind, int(index or group.local_rank)) if kind == "cuda" else torch.device(kind)
 
 
 def make_fabric(*, device: str = "auto", precision: str = "auto") -> "Fabric":
-    """Return a Fabric for this process on ``device`` (``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``).
+    """Return a Fabric for the device of this process, which knows nothing of other processes.
 
-    In a group of processes (:mod:`indelible.train.processes`) it is joined to the others, on one device each.
+    ``DistributedDataParallel``, which it would wrap around the network, reduces gradients in hooks of the backward
+    pass. A step here has several backward passes of which only the sum may be reduced, the watermark passes leave
+    BatchNorm's affine parameters out (which the wrapper takes for "unused" and does not reduce at all), and the ascent
+    gradient must be reduced before it is used. So the loop reduces by itself, once per step
+    (:func:`indelible.nn.collectives.average`).
     """
-    fabric = import_fabric()
-    group = current()
-    accelerator, _, index = device.partition(":")
-    if accelerator == "auto":
-        accelerator = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    if accelerator not in {"cpu", "cuda", "mps"}:
-        raise InputError(f"unknown device {device!r}: use auto, cpu, cuda, cuda:N or mps.")
-    if accelerator == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"the device {device!r} was asked for, but torch sees no CUDA device here. Use cpu.")
-    chosen: Any = choose_precision(precision, accelerator)
-    if group.world == 1:
-        devices: Any = [int(index)] if index else 1
-        return fabric(accelerator=accelerator, devices=devices, precision=chosen)
-    if index or accelerator == "mps":
-        raise InputError(f"{group.world} processes cannot share the device {device!r}. Use auto, cpu or cuda.")
-    from indelible.train.strategy import Known, Unwrapped
-
-    place = Known(group, os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "0")))
-    joined = fabric(
-        accelerator=accelerator, devices=group.devices, num_nodes=group.nodes, strategy=Unwrapped(place),
-        precision=chosen,
-    )  # fmt: skip
-    joined.launch()
-    return joined
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # announcements of the modules that its import touches
+        from lightning_fabric import Fabric
+    place = choose_device(device)
+    devices: Any = 1 if place.index is None else [place.index]
+    chosen: Any = choose_precision(precision, place.type)
+    return Fabric(accelerator=place.type, devices=devices, precision=chosen)
 
 
 @contextmanager
@@ -76,7 +71,7 @@ def pinned_threads(threads: int | None) -> Iterator[None]:
         yield
         return
     if threads < 1:
-        raise InputError(f"the number of threads must be positive, but is {threads}.")
+        raise InputError(f"the number of threads must be positive, got {threads}.")
     before = torch.get_num_threads()
     torch.set_num_threads(min(threads, os.cpu_count() or threads))
     try:

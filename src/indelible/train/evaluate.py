@@ -11,8 +11,7 @@ from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.images import Data
 from indelible.keys.samples import WatermarkSamples
 from indelible.nn.outputs import logits_of
-
-__all__ = ["accuracy", "evaluating", "hit_rate", "predict", "success_rate"]
+from indelible.nn.surgery import kept_modes
 
 _BATCH = 500
 
@@ -20,38 +19,23 @@ _BATCH = 500
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Inside the block the model is in evaluation mode, without gradients; every layer's mode is restored."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training
+    with kept_modes(model), torch.inference_mode():
+        model.eval()
+        yield
 
 
 def predict(
-    model: nn.Module, images: Tensor, *, device: torch.device | None = None, normalize: Normalization | None = None,
-    classes: int | None = None,
-) -> Tensor:  # fmt: skip
-    """Return the predicted class of each image.
+    model: nn.Module, images: Tensor, *, normalize: Normalization | None = None, classes: int | None = None
+) -> Tensor:
+    """Return the predicted class of each of the uint8 images (N, C, H, W): int64 (N,) on the CPU.
 
-    Args:
-        model: A classifier.
-        images: uint8 (N, C, H, W).
-        device: Where the model is; by default where its first parameter is.
-        normalize: What the model expects to be subtracted and divided by.
-        classes: Outputs that the model must have; by default any number.
-
-    Returns:
-        int64 (N,) on the CPU.
+    The model must have ``classes`` outputs, if that is given.
     """
     weight = next((weight for weight in model.parameters() if weight.is_floating_point()), torch.empty(0))
-    place = device or weight.device
     found = []
     with evaluating(model):
         for part in torch.split(images, _BATCH):
-            batch = normalise(to_float(part.to(place)), normalize).to(weight.dtype)
+            batch = normalise(to_float(part.to(weight.device)), normalize).to(weight.dtype)
             logits = logits_of(model(batch))
             if classes is not None and logits.shape[1] != classes:
                 raise InputError(
@@ -99,14 +83,7 @@ def check_classifier(
 ) -> int:
     """Refuse, before any training, a model that cannot take the images or has not one output for each class.
 
-    Args:
-        model: The classifier.
-        data: The images; two of them are passed.
-        normalize: What the model expects to be subtracted and divided by.
-        labelled: Compare the outputs with the classes of ``data``; False where its labels are not read.
-
-    Returns:
-        The number of the model's outputs.
+    Two images are passed. Without ``labelled`` (labels are not read) any number of outputs will do; it is returned.
     """
     weight = next((weight for weight in model.parameters() if weight.is_floating_point()), None)
     if weight is None:

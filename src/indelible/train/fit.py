@@ -1,4 +1,4 @@
-"""The one loop. Embedding, fine-tuning, distilling: everything that trains goes through :func:`fit`.
+"""The training loop: embedding, fine-tuning and distilling all go through :func:`fit`.
 
 The same settings and seed give the same bits on the same machine, and a run killed at any moment resumes to the same
 bits: batches are pure functions of (seed, epoch, step), and a checkpoint holds everything else. Nothing in a step waits
@@ -6,10 +6,16 @@ for the device.
 
 With several processes (:mod:`indelible.train.processes`) each takes its rows of every batch, and the gradients of a
 step are averaged once, when all its backward passes are done. The first process evaluates and writes.
+
+Whoever watches a run from outside (:func:`watched`) gets the model after every optimiser step. An attack that trains
+inside the block cannot see the watcher, nor what it measures: it is not given it.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +24,18 @@ from torch import nn
 from indelible.base.progress import Progress
 from indelible.data.images import Data
 from indelible.nn.layers import check_finite
-from indelible.train.interruption import interruption
 from indelible.train.loop import Evaluate, Fitted, Loop
 from indelible.train.objective import CrossEntropy, Objective
+from indelible.train.processes import on_interrupt
 from indelible.train.settings import TrainSettings
-from indelible.train.watching import tell
 
-__all__ = ["fit"]
+Watcher = Callable[[nn.Module, str, int], None]
+"""Called with the model, the name of the training's phase, and the number of steps done in it.
+
+It must leave the model and torch's random state as they are.
+"""
+
+_watchers: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
 
 
 def fit(
@@ -65,36 +76,47 @@ def fit(
     loop = Loop(model, data, settings, seed, objective, folder, {**(identity or {}), "phase": phase}, device)
     if (done := loop.finished_before(phase)) is not None:
         return done
-    with interruption() as interrupted:
-        return _run(loop, settings, evaluate, phase, earlier, interrupted)
-
-
-def _run(
-    loop: Loop, settings: TrainSettings, evaluate: Evaluate | None, phase: str,
-    earlier: Sequence[Mapping[str, Any]], interrupted: threading.Event,
-) -> Fitted:  # fmt: skip
-    """Do the epochs that are left."""
-    loop.begin(earlier, interrupted)
-    with Progress(phase, loop.total, done=loop.step) as bar:
-        for epoch in range(loop.step // loop.batches.steps, settings.epochs):
-            for images, labels in loop.batches.epoch(epoch, start=loop.step % loop.batches.steps):
-                loop.advance(images, labels, epoch)
-                tell(loop.model, phase, loop.step)
-                bar.advance(note=loop.note() if bar.due else None)
+    interrupted = threading.Event()
+    with on_interrupt(partial(_note, interrupted)):
+        loop.begin(earlier, interrupted)
+        with Progress(phase, loop.total, done=loop.step) as bar:
+            for epoch in range(loop.step // loop.batches.steps, settings.epochs):
+                for images, labels in loop.batches.epoch(epoch, start=loop.step % loop.batches.steps):
+                    loop.advance(images, labels, epoch)
+                    for watcher in _watchers.get():
+                        watcher(loop.model, phase, loop.step)
+                    bar.advance(note=loop.note() if bar.due else None)
+                    if loop.ended():
+                        break
+                    if loop.step % loop.batches.steps:
+                        loop.save_if_due()
+                row = loop.finish_epoch(epoch, evaluate, phase)
+                bar.line(f"{phase}: {_describe(row, settings.epochs)}")
                 if loop.ended():
                     break
-                if loop.step % loop.batches.steps:
-                    loop.save_if_due()
-            row = loop.finish_epoch(epoch, evaluate, phase)
-            bar.line(f"{phase}: {_describe(row, settings.epochs)}")
-            if loop.ended():
-                break
-            # At an epoch's end only now: a checkpoint holds the rows of all epochs it has left behind.
-            loop.save_if_due()
-    return loop.finish(phase)
+                # At an epoch's end only now: a checkpoint holds the rows of all epochs it has left behind.
+                loop.save_if_due()
+        return loop.finish(phase)
 
 
 def _describe(row: Mapping[str, Any], epochs: int) -> str:
     rates = "".join(f"  {name.upper()} {100 * row[name]:5.1f} %" for name in ("ba", "wsr") if name in row)
     speed = f"{row['images_per_second']:.0f} images/s"
     return f"epoch {row['epoch']:>3}/{epochs}  loss {row['loss']:.4f}{rates}  {speed}  {row['seconds']:.0f} s"
+
+
+@contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Inside the block, ``watcher`` is called after every step of every training run."""
+    token = _watchers.set((*_watchers.get(), watcher))
+    try:
+        yield
+    finally:
+        _watchers.reset(token)
+
+
+def _note(flag: threading.Event, _number: int, _frame: Any) -> None:
+    """Turn the first Ctrl-C into a flag, so that a step is never torn; a second one interrupts at once."""
+    if flag.is_set():
+        raise KeyboardInterrupt
+    flag.set()

@@ -1,4 +1,4 @@
-"""History of a run: one row an epoch, in memory, as JSON lines in the run's folder, and in TensorBoard if installed."""
+"""History of a run: one row per epoch, in memory, as JSON lines in the run folder, and in TensorBoard if installed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,20 +9,16 @@ from indelible.base.errors import DamagedFileError
 from indelible.base.files import write_text
 from indelible.base.records import plain
 
-__all__ = ["TIME_FIELDS", "History", "read_history"]
-
 Row = Mapping[str, Any]
 TIME_FIELDS = ("seconds", "images_per_second")
 """What differs between two runs of the same settings; all else is the same to the bit."""
 
 
 class History:
-    """The rows of a run so far.
+    """The rows of a run so far, kept in ``history.jsonl`` of a folder if there is one.
 
-    Args:
-        folder: Where ``history.jsonl`` is kept; None keeps rows in memory only.
-        rows: Rows of earlier sessions, from the checkpoint; rows that were written after it are dropped.
-        earlier: Rows of earlier phases, which the file shows first.
+    ``rows`` are those of earlier sessions, from the checkpoint; rows written after it are dropped. ``earlier`` are
+    those of earlier phases, which the file shows first.
     """
 
     def __init__(self, folder: Path | None, rows: Sequence[Row] = (), earlier: Sequence[Row] = ()) -> None:

@@ -23,17 +23,15 @@ from indelible.base.seeding import derive_seed
 from indelible.data.augment import normalise
 from indelible.data.batches import Batches
 from indelible.data.images import Data, ImageData
-from indelible.nn.collectives import average, differ, send_state
+from indelible.nn.collectives import average, differ, send_state, unscaled
 from indelible.nn.layers import check_finite
 from indelible.nn.sync_batchnorm import synchronised_statistics
 from indelible.train.checkpoint import Checkpoint, capture, load_state, read_checkpoint, write_checkpoint
 from indelible.train.devices import make_fabric
 from indelible.train.history import History
-from indelible.train.objective import Objective, Step, unscaled
+from indelible.train.objective import Objective, Step
 from indelible.train.processes import agree, current, from_first
 from indelible.train.settings import TrainSettings
-
-__all__ = ["CHECKPOINT", "Evaluate", "Fitted", "Loop", "leftovers"]
 
 CHECKPOINT = "checkpoint.safetensors"
 _PHASE = "phase-{}.safetensors"
@@ -44,23 +42,16 @@ Evaluate = Callable[[nn.Module], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a training run gives besides the trained model.
+    """What a training run gives besides the trained model."""
 
-    Attributes:
-        history: One row an epoch: epoch, step, loss, lr, rates of the evaluation, seconds, images_per_second.
-        seconds: Time of all sessions together.
-        images: Images passed forward in training.
-        steps: Optimiser steps.
-    """
-
-    history: Sequence[Mapping[str, Any]]
-    seconds: float
-    images: int
-    steps: int
+    history: Sequence[Mapping[str, Any]]  # per epoch: epoch, step, loss, lr, rates, seconds, images_per_second
+    seconds: float  # of all sessions together
+    images: int  # passed forward in training
+    steps: int  # of the optimiser
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """Return what a run keeps only while it is under way: its checkpoint and the results of its finished phases."""
+    """Return what a run keeps only while it is running: its checkpoint and the results of its finished phases."""
     return [*folder.glob(CHECKPOINT), *folder.glob(_PHASE.format("*"))]
 
 
@@ -112,7 +103,7 @@ class Loop:
         return Fitted(found.meta["history"], found.meta["seconds"], found.meta["images"], found.meta["step"])
 
     def begin(self, earlier: Sequence[Mapping[str, Any]], interrupted: threading.Event) -> None:
-        """Start, or go on where the checkpoint says."""
+        """Start, or continue from the checkpoint."""
         self.interrupted = interrupted
         torch.manual_seed(derive_seed(self.seed, "model"))
         rows: Sequence[Mapping[str, Any]] = ()
@@ -127,7 +118,7 @@ class Loop:
         """Refuse a folder in which the processes do not find the same."""
         if not agree(found):
             raise InputError(
-                f"the processes do not find the same in {self.folder}. Choose a folder that all machines see."
+                f"the processes find different files in {self.folder}. Choose a folder that all machines see."
             )
 
     def _set_up(self) -> tuple[nn.Module, Optimizer]:
@@ -242,8 +233,8 @@ class Loop:
             row |= evaluate(self.model)
         if self.group.world > 1 and differ(self.model):
             raise InputError(
-                "the processes' weights have come apart: the network does not compute the same in each. Networks whose "
-                "parameters take part or not depending on their input cannot be trained by several processes."
+                "the weights differ between the processes. A network that uses some parameters only for some inputs "
+                "cannot be trained by several processes. Leave out devices and nodes."
             )
         self.history.add(row)
         self.loss.zero_()
@@ -309,5 +300,5 @@ def _unguarded(output: Tensor) -> Tensor:
 
 def _deciding(settings: TrainSettings) -> dict[str, Any]:
     """Return the settings that decide the result; how often to look or to save does not."""
-    spared = {"evaluate_every", "checkpoint_seconds"} | (set() if settings.sync_batchnorm else {"sync_batchnorm"})
+    spared = {"evaluate_every", "checkpoint_seconds"}
     return {name: value for name, value in settings.to_json().items() if name not in spared}

@@ -1,6 +1,6 @@
 """One run in several processes: who belongs to the group, and who speaks for it.
 
-Processes are started by :mod:`indelible.train.starting`, by ``torchrun`` or by a script's own group:
+Processes are started by :mod:`indelible.train.start_processes`, by ``torchrun`` or by a script's own group:
 
 | situation | ``devices`` | what happens |
 |---|---|---|
@@ -14,12 +14,14 @@ Every process does the whole run on its rows of each batch. The first one evalua
 with the same weights.
 """
 
-import json
-import logging
+import atexit
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -28,26 +30,20 @@ from torch import distributed
 from indelible.base import errors
 from indelible.base.errors import IndelibleError, InputError
 from indelible.base.progress import silenced, wanted
-from indelible.nn.collectives import processes
+from indelible.nn.collectives import alike, processes
 
-__all__ = ["ALONE", "Group", "agree", "current", "from_first", "joined", "launched", "rebuilt", "surroundings"]
+# While the first process evaluates or writes a checkpoint, the others wait in a reduction.
+_PATIENCE = timedelta(hours=2)
 
 
 @dataclass(frozen=True)
 class Group:
-    """The processes that train one model, seen by one of them.
-
-    Attributes:
-        rank: Which process this is, from 0.
-        world: How many there are.
-        local_rank: Which process of its machine this is.
-        devices: Processes on each machine.
-    """
+    """The processes that train one model, seen by one of them."""
 
     rank: int = 0
-    world: int = 1
+    world: int = 1  # processes in all
     local_rank: int = 0
-    devices: int = 1
+    devices: int = 1  # processes on each machine
 
     @property
     def first(self) -> bool:
@@ -74,7 +70,7 @@ def current() -> Group:
 
 
 def launched() -> bool:
-    """Tell whether somebody has started several processes already: torchrun, or a script with a group of its own."""
+    """Tell whether several processes were started already: torchrun, or a script with a group of its own."""
     if processes() > 1:
         return True
     elastic = distributed.is_available() and distributed.is_torchelastic_launched()
@@ -91,6 +87,19 @@ def surroundings() -> Group:
 
 
 @contextmanager
+def on_interrupt(handle: Callable[[int, Any], None]) -> Iterator[None]:
+    """Inside the block, Ctrl-C calls ``handle``; only the main thread gets it, so in others nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def joined(*, devices: int | None = None, nodes: int | None = None, device: str = "auto") -> Iterator[Group]:
     """Inside the block, runs of this process belong to the group that was launched; without one, to itself alone.
 
@@ -103,7 +112,7 @@ def joined(*, devices: int | None = None, nodes: int | None = None, device: str 
     for what, asked, there in (("devices", devices, group.devices), ("nodes", nodes, group.nodes)):
         if asked is not None and asked != there:
             raise InputError(
-                f"{what}={asked} was asked for, but {group.world} processes were launched on {group.nodes} machine(s). "
+                f"got {what}={asked}, but {group.world} processes were launched on {group.nodes} machine(s). "
                 f"Leave {what} out, or launch as many."
             )
     _state["group"] = group
@@ -117,21 +126,24 @@ def joined(*, devices: int | None = None, nodes: int | None = None, device: str 
 
 
 def _connect(device: str) -> None:
-    from indelible.train.devices import import_fabric, make_fabric
+    """Meet the other processes where torchrun's variables say."""
+    from indelible.train.devices import choose_device
 
-    import_fabric()  # sets the level of its log
-    # Fabric announces the group on the log; the progress of the run says enough.
-    logger = logging.getLogger("lightning_fabric")
-    before = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        make_fabric(device=device)
-    finally:
-        logger.setLevel(before)
+    place = choose_device(device)
+    if place.type == "cuda":
+        torch.cuda.set_device(place)
+    distributed.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
+    atexit.register(disconnect)
+
+
+def disconnect() -> None:
+    """Leave the group, if this process belongs to one."""
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def from_first(compute: Callable[[], Any]) -> Any:
-    """Return what ``compute`` gives in the first process, in all of them; it must be plain JSON.
+    """Return what ``compute`` gives in the first process, in all of them.
 
     An error of ours is raised in every process, so that none waits for the others in vain.
     """
@@ -144,27 +156,16 @@ def from_first(compute: Callable[[], Any]) -> Any:
             answer["value"] = compute()
         except IndelibleError as error:
             answer |= {"error": type(error).__name__, "message": str(error)}
-    place = _place()
-    content = torch.tensor(list(json.dumps(answer).encode()), dtype=torch.uint8, device=place)
-    size = torch.tensor([len(content)], device=place)
-    distributed.broadcast(size, 0)
-    if not group.first:
-        content = torch.empty(int(size), dtype=torch.uint8, device=place)
-    distributed.broadcast(content, 0)
-    answer = json.loads(bytes(content.tolist()))
-    if "error" in answer:
-        raise rebuilt(answer)
-    return answer["value"]
+    sent = [answer]
+    distributed.broadcast_object_list(sent, 0, device=_place())
+    if "error" in sent[0]:
+        raise rebuilt(sent[0])
+    return sent[0]["value"]
 
 
 def agree(value: int) -> bool:
-    """Tell whether all processes of the run came with the same number."""
-    if current().world == 1:
-        return True
-    ends = torch.tensor([value, -value], device=_place())
-    distributed.all_reduce(ends, op=distributed.ReduceOp.MAX)
-    highest, lowest = ends.tolist()
-    return bool(highest == -lowest)
+    """Tell whether all processes of the run have the same number."""
+    return current().world == 1 or alike(torch.tensor([value], device=_place()))
 
 
 def _place() -> torch.device:

@@ -1,20 +1,76 @@
-"""Settings of a training run. The defaults are the paper's for embedding (Section 4.1 and Appendix B)."""
+"""Settings of a training run. The defaults are the paper's for embedding (Section 4.1 and Appendix B).
 
+Learning-rate schedules are pure functions of the progress of a run: nothing to store, nothing to resume.
+"""
+
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from indelible.base.checks import check_finite_settings, check_settings
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.records import plain
 from indelible.data.augment import AUGMENTATIONS, Augmentation, Normalization
-from indelible.train.schedule import Schedule
-
-__all__ = ["Precision", "TrainSettings"]
 
 Precision = Literal["auto", "32-true", "bf16-mixed", "16-mixed", "64-true"]
-_PRECISIONS = ("auto", "32-true", "bf16-mixed", "16-mixed", "64-true")
-_OPTIMIZERS = ("sgd", "adamw")
+_Kind = Literal["constant", "milestones", "every", "one-cycle", "cosine", "late-fall"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """By what factor the learning rate is multiplied at each moment.
+
+    ``"milestones"``: times ``gamma`` at each epoch in ``epochs``; ``"every"``: times ``gamma`` every ``epochs[0]``
+    epochs; ``"one-cycle"``: linear rise for the share ``warmup`` of the run, then linear fall to zero; ``"cosine"``:
+    the same rise, then half a cosine to zero; ``"late-fall"``: flat for half the run, then a linear fall to a hundredth
+    at nine tenths of it.
+    """
+
+    kind: _Kind = "constant"
+    epochs: tuple[float, ...] = ()
+    gamma: float = 0.1
+    warmup: float = 0.2
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(_Kind):
+            raise UnknownNameError("schedule", self.kind, get_args(_Kind))
+        if self.kind == "every" and (len(self.epochs) != 1 or self.epochs[0] <= 0):
+            raise InputError(f"the schedule 'every' takes one positive interval, got {self.epochs}.")
+        if not 0.0 <= self.warmup < 1.0:
+            raise InputError(f"warmup is a share of the run in [0, 1), got {self.warmup}.")
+        object.__setattr__(self, "epochs", tuple(self.epochs))  # JSON gives lists
+
+    @classmethod
+    def milestones(cls, *epochs: float, gamma: float = 0.1) -> Self:
+        """Multiply by ``gamma`` at each of ``epochs`` (the paper's embedding: 50 and 75 of 100)."""
+        return cls(kind="milestones", epochs=epochs, gamma=gamma)
+
+    @classmethod
+    def every(cls, epochs: float, gamma: float = 0.5) -> Self:
+        """Multiply by ``gamma`` every ``epochs`` epochs (the paper's fine-tuning: 0.5 every 5)."""
+        return cls(kind="every", epochs=(epochs,), gamma=gamma)
+
+    @classmethod
+    def one_cycle(cls, warmup: float = 0.2) -> Self:
+        """Rise linearly, then fall linearly to zero."""
+        return cls(kind="one-cycle", warmup=warmup)
+
+    def factor(self, epoch: float, total: float) -> float:
+        """Return the factor at ``epoch`` (with fraction) of ``total`` epochs."""
+        if self.kind == "milestones":
+            return self.gamma ** sum(epoch >= milestone for milestone in self.epochs)
+        if self.kind == "every":
+            return self.gamma ** int(epoch // self.epochs[0])
+        if self.kind == "constant":
+            return 1.0
+        share = min(epoch / total, 1.0)
+        if self.kind == "late-fall":
+            return 1.0 - 0.99 * min(max((share - 0.5) / 0.4, 0.0), 1.0)
+        if share < self.warmup:
+            return share / self.warmup
+        fall = (share - self.warmup) / (1.0 - self.warmup)
+        return 1.0 - fall if self.kind == "one-cycle" else 0.5 * (1.0 + math.cos(math.pi * fall))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,17 +122,15 @@ class TrainSettings:
 
     def __post_init__(self) -> None:
         check_finite_settings(self)
-        if self.optimizer not in _OPTIMIZERS:
-            raise UnknownNameError("optimizer", self.optimizer, _OPTIMIZERS)
-        if self.precision not in _PRECISIONS:
-            raise UnknownNameError("precision", self.precision, _PRECISIONS)
-        if self.augmentation not in AUGMENTATIONS:
-            raise UnknownNameError("augmentation", self.augmentation, AUGMENTATIONS)
+        choices = {"optimizer": ("sgd", "adamw"), "precision": get_args(Precision), "augmentation": AUGMENTATIONS}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise UnknownNameError(name, getattr(self, name), known)
         for name in ("epochs", "batch_size", "lr", "evaluate_every"):
             if getattr(self, name) <= 0:
-                raise InputError(f"{name} must be positive, but is {getattr(self, name)}.")
+                raise InputError(f"{name} must be positive, got {getattr(self, name)}.")
         if self.max_steps is not None and self.max_steps <= 0:
-            raise InputError(f"max_steps must be positive, but is {self.max_steps}. Leave it out for no limit.")
+            raise InputError(f"max_steps must be positive, got {self.max_steps}. Leave it out for no limit.")
 
     def but(self, **changes: Any) -> Self:
         """Return the settings with some changed; unknown names and wrong types are refused.

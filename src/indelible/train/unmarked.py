@@ -15,18 +15,10 @@ from indelible.train.evaluate import accuracy, check_classifier
 from indelible.train.fit import fit
 from indelible.train.settings import TrainSettings
 
-__all__ = ["Trained", "train_unmarked"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """An ordinary model.
-
-    Attributes:
-        model: The trained copy.
-        history: One row an epoch.
-        record: What was run, with what, and what came out.
-    """
+    """A trained copy of an ordinary model, with one row of history per epoch."""
 
     model: nn.Module = field(repr=False)
     history: Sequence[Mapping[str, Any]] = field(repr=False)

@@ -9,11 +9,6 @@ import torch
 
 from indelible.base.errors import DamagedFileError
 from indelible.data.sources import SOURCES
-from indelible.data.sources.cifar10 import read_cifar10
-from indelible.data.sources.cifar100 import read_cifar100
-from indelible.data.sources.embedded import read_embedded
-from indelible.data.sources.mnist import read_fashion_mnist, read_mnist
-from indelible.data.sources.svhn import read_svhn
 from tests.data.makers import (
     cifar10_files,
     cifar_binary,
@@ -28,7 +23,7 @@ from tests.data.makers import (
 @pytest.mark.parametrize("kind", ["binary", "python", "png"])
 def test_cifar10_formats_hold_the_same(tmp_path: Path, kind: str) -> None:
     write_files(tmp_path, cifar10_files(kind, 4))
-    train, test = read_cifar10(tmp_path)
+    train, test = SOURCES["cifar10"].read(tmp_path)
     expected = np.concatenate([pixels(4, seed=number) for number in range(5)])
     assert torch.equal(train.images, torch.from_numpy(expected))
     assert torch.equal(test.images, torch.from_numpy(pixels(4, seed=5)))
@@ -43,22 +38,22 @@ def test_cifar10_without_a_batch_is_refused(tmp_path: Path, kind: str) -> None:
     files.pop(next(name for name in files if name.startswith("data_batch_3")))
     write_files(tmp_path, files)
     with pytest.raises(DamagedFileError, match="data_batch_3"):
-        read_cifar10(tmp_path)
+        SOURCES["cifar10"].read(tmp_path)
 
 
 def test_cifar10_labels_must_fit(tmp_path: Path) -> None:
     files = cifar10_files("png", 2)
     write_files(tmp_path, files | {"test_lables.json": json.dumps([1, 10]).encode()})
-    with pytest.raises(DamagedFileError, match=r"test set of cifar10 must lie in 0\.\.9, but reach from 1 to 10"):
-        read_cifar10(tmp_path)
+    with pytest.raises(DamagedFileError, match=r"test set of cifar10 must lie in 0\.\.9, got values from 1 to 10"):
+        SOURCES["cifar10"].read(tmp_path)
     write_files(tmp_path, files | {"test_lables.json": json.dumps([1, 2, 3]).encode()})
     with pytest.raises(DamagedFileError, match="2 images but 3 labels"):
-        read_cifar10(tmp_path)
+        SOURCES["cifar10"].read(tmp_path)
     write_files(tmp_path, files | {"test_lables.json": b'["cat", "dog"]'})
     with pytest.raises(DamagedFileError, match=r"test_lables\.json must hold a list of whole numbers"):
-        read_cifar10(tmp_path)
+        SOURCES["cifar10"].read(tmp_path)
     with pytest.raises(DamagedFileError, match="holds no CIFAR-10"):
-        read_cifar10(tmp_path / "elsewhere")
+        SOURCES["cifar10"].read(tmp_path / "elsewhere")
 
 
 @pytest.mark.parametrize("kind", ["binary", "python"])
@@ -69,13 +64,13 @@ def test_cifar100_takes_the_fine_labels(tmp_path: Path, kind: str) -> None:
             (tmp_path / f"{name}.bin").write_bytes(cifar_binary(pixels(6), fine, coarse=19))
         else:
             (tmp_path / name).write_bytes(python2_batch(pixels(6), fine, b"fine_labels"))
-    train, test = read_cifar100(tmp_path)
+    train, test = SOURCES["cifar100"].read(tmp_path)
     assert train.labels.tolist() == fine
     assert torch.equal(test.images, torch.from_numpy(pixels(6)))
     assert len(train.classes) == 100
     assert (train.classes[0], train.classes[99]) == ("apple", "worm")
     with pytest.raises(DamagedFileError, match="holds no CIFAR-100"):
-        read_cifar100(tmp_path / "elsewhere")
+        SOURCES["cifar100"].read(tmp_path / "elsewhere")
 
 
 def test_svhn_label_10_is_the_digit_0(tmp_path: Path) -> None:
@@ -85,7 +80,7 @@ def test_svhn_label_10_is_the_digit_0(tmp_path: Path) -> None:
     for name in ("train", "test"):
         content = {"X": images.transpose(1, 2, 3, 0), "y": np.array([[10], [1], [9]], np.uint8)}
         savemat(tmp_path / f"{name}_32x32.mat", content, do_compression=True)
-    train, test = read_svhn(tmp_path)
+    train, test = SOURCES["svhn"].read(tmp_path)
     assert train.labels.tolist() == [0, 1, 9]
     assert torch.equal(test.images, torch.from_numpy(images.transpose(0, 3, 1, 2)))
 
@@ -95,27 +90,27 @@ def test_svhn_refuses_what_is_not_whole(tmp_path: Path) -> None:
 
     path = tmp_path / "train_32x32.mat"
     with pytest.raises(DamagedFileError, match=r"train_32x32\.mat does not exist"):
-        read_svhn(tmp_path)
+        SOURCES["svhn"].read(tmp_path)
     savemat(path, {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.ones((2, 1))}, do_compression=True)
     path.write_bytes(path.read_bytes()[:150])
     with pytest.raises(DamagedFileError, match=r"train_32x32\.mat is not a whole Matlab file"):
-        read_svhn(tmp_path)
+        SOURCES["svhn"].read(tmp_path)
     savemat(path, {"y": np.ones((2, 1))})
     with pytest.raises(DamagedFileError, match=r"train_32x32\.mat is not a whole Matlab file with X and y"):
-        read_svhn(tmp_path)
+        SOURCES["svhn"].read(tmp_path)
     savemat(path, {"X": np.zeros((2, 32, 32, 3)), "y": np.ones((2, 1))})
     with pytest.raises(DamagedFileError, match=r"X must be bytes of shape \(32, 32, 3, N\)"):
-        read_svhn(tmp_path)
+        SOURCES["svhn"].read(tmp_path)
 
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_mnist_and_fashion_mnist(tmp_path: Path, packed: bool) -> None:
     write_mnist(tmp_path, 5, 3, packed=packed)
-    train, test = read_mnist(tmp_path)
+    train, test = SOURCES["mnist"].read(tmp_path)
     assert train.images.shape == (5, 1, 28, 28)
     assert torch.equal(test.images[:, 0], torch.from_numpy(pixels(3, (28, 28), 2)))
     assert train.labels.tolist() == labels(5)
-    assert read_fashion_mnist(tmp_path)[0].classes[9] == "Ankle boot"
+    assert SOURCES["fashion-mnist"].read(tmp_path)[0].classes[9] == "Ankle boot"
 
 
 def test_embedded_set_is_whole_balanced_and_mixed() -> None:
@@ -134,12 +129,12 @@ def test_embedded_set_that_was_altered_is_refused(tmp_path: Path) -> None:
     source = SOURCES["fashion-mini"]
     assert source.embedded is not None
     with pytest.raises(DamagedFileError, match="Install indelible again"):
-        read_embedded(tmp_path)
+        source.read(tmp_path)
     packed = bytearray((source.embedded / "fashion-mini.xz").read_bytes())
     packed[1000] ^= 1
     (tmp_path / "fashion-mini.xz").write_bytes(packed)
     with pytest.raises(DamagedFileError, match=r"expected SHA-256 22943b.*Install indelible again"):
-        read_embedded(tmp_path)
+        source.read(tmp_path)
 
 
 @pytest.mark.slow
@@ -167,7 +162,7 @@ def test_records_are_complete(name: str) -> None:
     assert len({place.name for place in source.places}) == len(source.places)
     for place in source.places:
         for file in place.files:
-            assert place.kind == "folder" or any(text.startswith("sha256:") for text in file.digests)
-            assert place.kind != "web" or file.url.endswith(file.name)
+            assert place.folder or any(text.startswith("sha256:") for text in file.digests)
+            assert place.folder or file.url.endswith(file.name)
             sizes = {"md5": 32, "sha256": 64}
             assert all(len(text.split(":")[1]) == sizes[text.split(":")[0]] for text in file.digests)

@@ -6,47 +6,35 @@ itself). So the paper's ImageNet subset is an ordinary ImageNet folder with a li
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import canonical_json
 from indelible.base.progress import Progress
-from indelible.data.formats.pictures import ENDINGS, PictureReader
 from indelible.data.images import Data
-from indelible.data.roots import data_root, memory_limit
-from indelible.data.rows import RowCache
-from indelible.data.stream import StreamData
-
-__all__ = ["folder_splits", "read_class_list", "read_folder"]
+from indelible.data.sources.source import data_root
+from indelible.data.stream import RowCache, StreamData, memory_limit
 
 _SPLITS = {"train": ("train",), "test": ("test", "val")}
 _CLASS_LIST = "classes.txt"
+_ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff"})
+_LOOKED_AT = 64
 
 
 def folder_splits(path: Path) -> dict[str, Path]:
     """Return the folders of the splits, by ``"train"`` and ``"test"``; empty when the folder is not split."""
     found = {
-        split: next((path / name for name in names if (path / name).is_dir()), None) for split, names in _SPLITS.items()
+        split: folder
+        for split, names in _SPLITS.items()
+        if (folder := next((path / name for name in names if (path / name).is_dir()), None)) is not None
     }
-    whole = {split: folder for split, folder in found.items() if folder is not None}
-    return whole if "train" in whole else {}
-
-
-def read_class_list(path: Path) -> tuple[str, ...]:
-    """Read class names, one a line; empty lines and lines that begin with ``#`` are left out."""
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise DamagedFileError(f"the class list {path} cannot be read ({error}).") from error
-    names = tuple(line for line in lines if line and not line.startswith("#"))
-    if not names or len(set(names)) != len(names):
-        raise InputError(f"the class list {path} must name each class once, one a line.")
-    return names
+    return found if "train" in found else {}
 
 
 def read_folder(
@@ -74,7 +62,7 @@ def read_folder(
     if not root.is_dir():
         raise InputError(f"{root} is not a folder. Check the path.")
     if size is not None and size < 1:
-        raise InputError(f"the size of images must be at least 1 pixel, but is {size}.")
+        raise InputError(f"the size of images must be at least 1 pixel, got {size}.")
     splits = folder_splits(root)
     if splits and split is None:
         raise InputError(
@@ -84,34 +72,64 @@ def read_folder(
     if split is not None and split not in splits:
         raise InputError(f"{root} has no {split} split: expected the folder {root / split}.")
     names = _class_names(root, splits.get("train", root), classes)
-    folder = splits[split] if split is not None else root
-    paths, labels = _list(folder, names, per_class, complete=split != "test")
+    paths, labels = _list(splits[split] if split else root, names, per_class, complete=split != "test")
+    reader = PictureReader(paths, size)
+    count, pixels = len(paths), int(np.prod(reader.shape))
+    every = torch.arange(count)
     name = root.resolve().name
-    return _read(paths, torch.tensor(labels), names, name, size, workers, limit)
+    stream = StreamData(
+        reader=reader,
+        rows=every,
+        labels=torch.tensor(labels),
+        classes=names,
+        shape=reader.shape,
+        name=name,
+        workers=workers,
+    )
+    if count * pixels <= (memory_limit() if limit is None else limit):
+        with Progress(f"reading {name}", count) as bar:
+            return stream.gather(every, bar)
+    file = data_root() / "streams" / f"{_key(reader)}.rows"
+    fits = RowCache.fits(file.parent, count, pixels)
+    return stream.cached(RowCache(file, count, pixels) if fits else None)
 
 
 def _class_names(root: Path, folder: Path, classes: Sequence[str] | str | Path | None) -> tuple[str, ...]:
     if isinstance(classes, str | Path):
-        return read_class_list(Path(classes))
+        return _read_class_list(Path(classes))
     if classes is not None:
         return tuple(classes)
     if (root / _CLASS_LIST).is_file():
-        return read_class_list(root / _CLASS_LIST)
+        return _read_class_list(root / _CLASS_LIST)
     found = tuple(sorted(child.name for child in folder.iterdir() if child.is_dir() and child.name[0] != "."))
     if not found:
         raise InputError(f"{folder} holds no class folders: expected {folder}/CLASS/*.png, one folder for each class.")
     return found
 
 
+def _read_class_list(path: Path) -> tuple[str, ...]:
+    """Read class names, one per line; empty lines and lines that begin with ``#`` are left out."""
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DamagedFileError(f"the class list {path} cannot be read ({error}).") from error
+    names = tuple(line for line in lines if line and not line.startswith("#"))
+    if not names or len(set(names)) != len(names):
+        raise InputError(f"the class list {path} must name each class once, one per line.")
+    return names
+
+
 def _list(
     folder: Path, names: tuple[str, ...], per_class: int | None, *, complete: bool
 ) -> tuple[list[Path], list[int]]:
+    """Return the pictures of all classes and their labels; a ``complete`` split has pictures of every class."""
     paths: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(names):
         if Path(name).name != name:
             raise InputError(f"the class name {name!r} is not the name of a folder.")
-        found = sorted(_pictures(folder / name))[:per_class]
+        pictures = (one for one in (folder / name).rglob("*") if one.suffix.lower() in _ENDINGS and one.is_file())
+        found = sorted(pictures)[:per_class]
         if complete and not found:
             raise InputError(f"the class {name!r} has no pictures: expected {folder / name}/*.png or similar.")
         paths += found
@@ -121,39 +139,65 @@ def _list(
     return paths, labels
 
 
-def _pictures(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
-
-
-def _read(
-    paths: list[Path],
-    labels: torch.Tensor,
-    names: tuple[str, ...],
-    name: str,
-    size: int | None,
-    workers: int,
-    limit: int | None,
-) -> Data:
-    reader = PictureReader(paths, size)
-    count, pixels = len(paths), int(np.prod(reader.shape))
-    stream = StreamData(
-        reader=reader,
-        rows=torch.arange(count),
-        labels=labels,
-        classes=names,
-        shape=reader.shape,
-        name=name,
-        workers=workers,
-    )
-    if count * pixels <= (memory_limit() if limit is None else limit):
-        with Progress(f"reading {name}", count) as bar:
-            return stream.gather(torch.arange(count), bar)
-    file = data_root() / "streams" / f"{_key(reader)}.rows"
-    cache = RowCache(file, count, pixels) if RowCache.fits(file.parent, count, pixels) else None
-    return stream.cached(cache)
-
-
-def _key(reader: PictureReader) -> str:
+def _key(reader: "PictureReader") -> str:
     """Return a name that changes when a picture, the size or the mode changes."""
     files = [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in reader.paths]
     return hashlib.sha256(canonical_json([files, reader.size, reader.grey])).hexdigest()[:32]
+
+
+def read_picture(path: Path, *, grey: bool, size: int | None) -> Tensor:
+    """Decode a picture to uint8 (C, H, W), one channel if ``grey``, else three.
+
+    ``size`` scales the shorter side to so many pixels (bilinear, antialiased) and cuts the centre square.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as picture:
+            pixels = picture.convert("L" if grey else "RGB")
+            if size is not None:
+                scale = size / min(pixels.size)
+                width, height = (max(size, round(scale * side)) for side in pixels.size)
+                left, top = (width - size) // 2, (height - size) // 2
+                pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)
+                pixels = pixels.crop((left, top, left + size, top + size))
+            values = np.array(pixels)
+    except (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+        raise DamagedFileError(f"{path} is not a whole picture ({error}). Replace or remove it.") from error
+    return torch.from_numpy(values[None] if grey else np.ascontiguousarray(values.transpose(2, 0, 1)))
+
+
+class PictureReader:
+    """Reads pictures by index; all have the mode of the set and one size.
+
+    A set is gray when all of (a sample of) its pictures are; a few gray pictures among coloured ones become coloured.
+    """
+
+    def __init__(self, paths: Sequence[Path], size: int | None) -> None:
+        self.paths, self.size = tuple(paths), size
+        step = max(1, len(self.paths) // _LOOKED_AT)
+        self.grey = all(_is_grey(path) for path in self.paths[::step])
+        channels, height, width = read_picture(self.paths[0], grey=self.grey, size=size).shape
+        self.shape = (channels, height, width)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Tensor:
+        image = read_picture(self.paths[index], grey=self.grey, size=self.size)
+        if tuple(image.shape) != self.shape:
+            raise InputError(
+                f"{self.paths[index]} has the shape {tuple(image.shape)}, but {self.paths[0]} has {self.shape}. "
+                "Give a size, to which all pictures are brought."
+            )
+        return image
+
+
+def _is_grey(path: Path) -> bool:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as picture:
+            return picture.mode in {"1", "L", "LA", "I", "I;16", "F"}
+    except (OSError, SyntaxError, ValueError, UnidentifiedImageError) as error:
+        raise DamagedFileError(f"{path} is not a picture ({error}). Replace or remove it.") from error

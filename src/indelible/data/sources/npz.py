@@ -18,8 +18,6 @@ from indelible.base.errors import DamagedFileError, InputError
 from indelible.data.convert import as_data
 from indelible.data.images import Data
 
-__all__ = ["npz_splits", "read_npz"]
-
 _KEYS = {"train": ("x_train", "y_train"), "test": ("x_test", "y_test")}
 _ONE = ("images", "labels")
 
@@ -31,18 +29,9 @@ def npz_splits(path: str | Path) -> tuple[str, ...]:
 
 
 def read_npz(
-    path: str | Path,
-    classes: Sequence[str] | int | None = None,
-    *,
-    split: Literal["train", "test"] | None = None,
+    path: str | Path, classes: Sequence[str] | int | None = None, *, split: Literal["train", "test"] | None = None
 ) -> Data:
-    """Read labelled images.
-
-    Args:
-        path: The file.
-        classes: Class names or their number; by default the highest label of the file decides.
-        split: Which split of a file that has both.
-    """
+    """Read labelled images, of one split where the file has both; the highest label decides the number of classes."""
     path = Path(path)
     splits = npz_splits(path)
     if len(splits) == 2 and split is None:
@@ -55,7 +44,7 @@ def read_npz(
         keys = _KEYS[split or splits[0]] if splits else _ONE
         if not set(keys) <= set(arrays.files):
             raise InputError(
-                f"{path} must hold the arrays images and labels, or x_train, y_train, x_test and y_test, but holds "
+                f"{path} must hold the arrays images and labels, or x_train, y_train, x_test and y_test, got "
                 f"{', '.join(arrays.files) or 'none'}."
             )
         images, labels = _array(arrays, keys[0], path), _labels(arrays, keys[1], path)

@@ -1,9 +1,10 @@
-"""What is known of a named data set: who made it, what is in it, where it can be had, how it is read."""
+"""Description of a named data set: who made it, what is in it, where to get it, how to read it."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,69 +13,47 @@ import torch
 from indelible.base.errors import DamagedFileError
 from indelible.data.images import ImageData, Shape
 
-__all__ = ["Pair", "Place", "RemoteFile", "Source", "image_pair"]
-
 Pair = tuple[ImageData, ImageData]
+Rows = tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]
+"""Images (N, C, H, W) and labels (N,)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteFile:
-    """One file of a place.
-
-    Attributes:
-        name: Its name on disk.
-        digests: What it must hash to, all of them: ``"sha256:..."``, ``"md5:..."``.
-        url: Its address; empty when the package manager knows it.
-        verified: Whether the digests were checked against a real download, rather than taken from publications.
-    """
+    """One file of a place."""
 
     name: str
-    digests: tuple[str, ...]
-    url: str = ""
-    verified: bool = False
+    digests: tuple[str, ...]  # all that it must hash to: "sha256:...", "md5:..."
+    url: str = ""  # empty when a package of the system puts it into a folder
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a data set can be fetched from.
+    """Where a data set can be fetched from: addresses, or files of the system's package manager."""
 
-    Attributes:
-        name: The name behind ``--from``.
-        title: What it is, for a list.
-        kind: ``"web"`` (addresses), ``"npm"`` (a package, asked of the user's npm client) or ``"folder"`` (files
-            that the operating system's package manager installs).
-        files: What is downloaded; of a folder, the files it must hold.
-        package: ``name@version`` of an npm package, or the name of the system's package.
-        folder: Where the system's package puts its files.
-    """
-
-    name: str
+    name: str  # behind --from
     title: str
-    kind: Literal["web", "npm", "folder"]
-    files: tuple[RemoteFile, ...]
-    package: str = ""
-    folder: str = ""
+    files: tuple[RemoteFile, ...]  # what is downloaded; of a folder, the files it must hold
+    package: str = ""  # name of the system's package
+    folder: str = ""  # where that package puts its files
+    verified: bool = False  # whether the digests were checked against a real download, or taken from publications
+
+    @classmethod
+    def of(cls, name: str, *, files: Mapping[str, Sequence[str]], host: str = "", **rest: Any) -> Self:
+        """Make a place of its entry in ``sources.toml``."""
+        known = (
+            RemoteFile(name=file, url=f"{host}/{file}" if host else "", digests=tuple(digests))
+            for file, digests in files.items()
+        )
+        return cls(name=name, files=tuple(known), **rest)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A named data set.
+    """A named data set: its entry in ``sources.toml``, which explains the fields, and how its files are read.
 
-    Attributes:
-        name: The name on the command line.
-        title: The full name.
-        licence: Under which terms it may be used, as far as its makers say.
-        citation: Whom to cite.
-        homepage: Where it is described.
-        classes: Class names; label ``k`` is ``classes[k]``.
-        shape: (C, H, W) of every image.
-        train: Training images.
-        test: Test images.
-        read: Reads ``(train, test)`` from a folder of the set's files, whichever of the known formats they have.
-        places: Where it can be fetched from, the preferred one first.
-        contents: Digests that single files must have, by file name, wherever they came from. A name may have more
-            than one good digest (a file compressed anew); a file that is not listed is checked by its structure.
-        embedded: The folder inside this package that holds the set; no fetch is needed.
+    ``places`` has the preferred place first; ``embedded`` is the folder inside this package of a set that needs no
+    fetch.
     """
 
     name: str
@@ -86,36 +65,35 @@ class Source:
     shape: Shape
     train: int
     test: int
-    read: Callable[[Path], Pair]
+    rows: Callable[[Path], tuple[Rows, Rows]]  # training and test images in a folder, in any of the known formats
     places: tuple[Place, ...] = ()
-    contents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    contents: Mapping[str, Sequence[str]] = field(default_factory=dict)
     embedded: Path | None = None
 
     def place(self, name: str) -> Place | None:
         """Return the place called ``name``, if there is one."""
         return next((place for place in self.places if place.name == name), None)
 
+    def read(self, folder: Path) -> Pair:
+        """Read ``(train, test)`` from a folder of the set's files and check images and labels against each other."""
+        train, test = self.rows(folder)
+        return self._checked(*train, "training"), self._checked(*test, "test")
 
-Rows = tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]
+    def _checked(self, images: npt.NDArray[np.uint8], labels: npt.NDArray[Any], part: str) -> ImageData:
+        if len(images) != len(labels):
+            raise DamagedFileError(
+                f"the {part} set of {self.name} has {len(images):,} images but {len(labels):,} labels. Fetch it again."
+            )
+        if len(labels) and (labels.min() < 0 or labels.max() >= len(self.classes)):
+            raise DamagedFileError(
+                f"labels of the {part} set of {self.name} must lie in 0..{len(self.classes) - 1}, got values from "
+                f"{labels.min()} to {labels.max()}. Fetch it again."
+            )
+        # Arrays over bytes are read-only; tensors are not.
+        pixels = np.require(images, requirements=["C", "W", "O"])
+        return ImageData(torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64)), self.classes, self.name)
 
 
-def image_pair(train: Rows, test: Rows, classes: tuple[str, ...], name: str) -> Pair:
-    """Return ``(train, test)`` from arrays of images (N, C, H, W) and labels (N,), checked against each other."""
-    return _image_set(*train, classes, name, "training"), _image_set(*test, classes, name, "test")
-
-
-def _image_set(
-    images: npt.NDArray[np.uint8], labels: npt.NDArray[Any], classes: tuple[str, ...], name: str, part: str
-) -> ImageData:
-    if len(images) != len(labels):
-        raise DamagedFileError(
-            f"the {part} set of {name} has {len(images):,} images but {len(labels):,} labels. Fetch it again."
-        )
-    if len(labels) and (labels.min() < 0 or labels.max() >= len(classes)):
-        raise DamagedFileError(
-            f"labels of the {part} set of {name} must lie in 0..{len(classes) - 1}, but reach from {labels.min()} to "
-            f"{labels.max()}. Fetch it again."
-        )
-    # Arrays over bytes are read-only; tensors are not.
-    pixels = np.require(images, requirements=["C", "W", "O"])
-    return ImageData(torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64)), classes, name)
+def data_root(root: str | Path | None = None) -> Path:
+    """Return the folder of fetched sets: ``root``, else ``$INDELIBLE_DATA``, else ``~/.cache/indelible``."""
+    return Path(root or os.environ.get("INDELIBLE_DATA") or Path.home() / ".cache" / "indelible").expanduser()

@@ -1,0 +1,1 @@
+"""Training steps by method, memory, the data pipeline, attacks, verification and grid throughput, side by side."""

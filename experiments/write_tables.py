@@ -1,0 +1,204 @@
+"""Write the tables of README and docs from the committed records, so that no figure is typed by hand.
+
+A page has a pair of comments around each table: <!-- proof --> ... <!-- /proof -->. This command replaces what stands
+between them; a test fails when a page does not say what the records say.
+
+Run it: python experiments/write_tables.py            (--check: change nothing, exit 1 when a page is out of date)
+"""
+
+import argparse
+import json
+import re
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+NAMES = {"app": "APP", "control": "control (eps 0)", "vanilla": "Vanilla", "unmarked": "no mark", "light": "APP, light"}
+METHODS = ("unmarked", "vanilla", "control", "light", "app")
+ATTACKS = {"ft": "FT", "fp": "FP", "anp": "ANP", "nad": "NAD", "mcr": "MCR", "nnl": "NNL"}
+Cell = Mapping[str, Any]
+
+
+def cells_of(name: str) -> list[Cell]:
+    """Return the measured cells of a results file."""
+    found: list[Cell] = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))["cells"]
+    return [cell for cell in found if cell["measured"]]
+
+
+def mean(values: Sequence[float]) -> str:
+    """Return a mean in per cent, with the standard deviation over seeds where there are several."""
+    spread = f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{100 * statistics.mean(values):.1f}{spread}"
+
+
+def stage(cells: Sequence[Cell]) -> str:
+    """Return WSR, how many seeds are owned, and the largest p-value of one cell of a table; a dash if none was run."""
+    if not cells:
+        return "-"
+    owned = sum(bool(cell["measured"]["owned"]) for cell in cells)
+    worst = max(cell["measured"]["p_value"] for cell in cells)
+    return f"{mean([cell['measured']['wsr'] for cell in cells])} ({owned}/{len(cells)}, p ≤ {worst:.0e})"
+
+
+def proof_table(cells: Sequence[Cell]) -> str:
+    """Return the table of ``proof-cpu``: a row for each kind and method, means over seeds, verdicts beside each WSR."""
+    lines = [
+        f"| kind | method | seeds | BA | before | {' | '.join(ATTACKS.values())} |",
+        f"|---|---|---|---|---|{'---|' * len(ATTACKS)}",
+    ]
+    for kind in ("content", "noise", "unrelated"):
+        for method in METHODS:
+            group = [cell for cell in cells if (cell["kind"], cell["method"]) == (kind, method)]
+            before = [cell for cell in group if cell["attack"] is None]
+            if not before:
+                continue
+            columns = [stage([cell for cell in group if cell["attack"] == attack]) for attack in ATTACKS]
+            ba = mean([cell["measured"]["ba"] for cell in before])
+            lines.append(
+                f"| {kind} | {NAMES[method]} | {len(before)} | {ba} | {stage(before)} | {' | '.join(columns)} |"
+            )
+    return "\n".join([*lines, "", *proof_sentences(cells)])
+
+
+def proof_sentences(cells: Sequence[Cell]) -> Iterable[str]:
+    """Yield what the table says in words: verdicts of APP, and its accuracy beside that of the same seeds unmarked."""
+    app = [cell for cell in cells if cell["method"] == "app"]
+    owned = sum(bool(cell["measured"]["owned"]) for cell in app)
+    worst = max(cell["measured"]["p_value"] for cell in app)
+    yield f"APP is OWNED in {owned} of the {len(app)} cells that were run; the largest p-value is {worst:.0e}."
+    plain = {
+        cell["seed"]: cell["measured"]["ba"]  # the same training whatever the kind of the key that is asked
+        for cell in cells
+        if cell["method"] == "unmarked" and cell["attack"] is None
+    }
+    lost = [
+        100 * (plain[cell["seed"]] - cell["measured"]["ba"])
+        for cell in app
+        if cell["attack"] is None and cell["seed"] in plain
+    ]
+    if lost:
+        each = ", ".join(f"{value:.1f}" for value in lost)
+        yield f"It loses {statistics.mean(lost):.1f} points of BA against the same training without a mark ({each})."
+
+
+def demo_table(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of the demo: a row for each model, means over seeds, verdicts beside each WSR."""
+    cells = [
+        {
+            "method": str(run["model"]).removesuffix("-ft"), "attack": "ft" if run["model"].endswith("-ft") else None,
+            "seed": run["seed"], "measured": run["verdict"],
+        }
+        for run in runs
+    ]  # fmt: skip
+    lines = ["| model | seeds | BA | before | after FT | BA after FT |", "|---|---|---|---|---|---|"]
+    rates: dict[str, dict[int, float]] = {}
+    for method in METHODS:
+        before, after = (
+            [cell for cell in cells if (cell["method"], cell["attack"]) == (method, stage)] for stage in (None, "ft")
+        )
+        if not before:
+            continue
+        rates[method] = {cell["seed"]: cell["measured"]["wsr"] for cell in after}
+        ba = [mean([cell["measured"]["ba"] for cell in group]) if group else "-" for group in (before, after)]
+        lines.append(f"| {NAMES[method]} | {len(before)} | {ba[0]} | {stage(before)} | {stage(after)} | {ba[1]} |")
+    app, control = rates.get("app", {}), rates.get("control", {})
+    above = sum(app[seed] > control[seed] for seed in app if seed in control)
+    lines += ["", f"After fine-tuning APP's WSR is above its control's on {above} of {len(app)} seeds."]
+    return "\n".join(lines)
+
+
+def demo_runs() -> list[Mapping[str, Any]]:
+    """Return the runs of ``results/demo.json``."""
+    found: list[Mapping[str, Any]] = json.loads((ROOT / "results" / "demo.json").read_text(encoding="utf-8"))["runs"]
+    return found
+
+
+def strangers_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of a stranger's tasks: a row for each task and way, over its seeds."""
+    lines = [
+        "| task | way | seeds | BA unmarked | BA | difference | owned before, p at most | owned after FT, p at most |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, way in dict.fromkeys((row["task"], row["way"]) for row in rows):
+        own = [row for row in rows if (row["task"], row["way"]) == (name, way)]
+        plain, marked = (100 * sum(row[which] for row in own) / len(own) for which in ("ba_unmarked", "ba"))
+        verdicts = [
+            f"{sum(row[owned] for row in own)} of {len(own)}, {max(row[p] for row in own):.0e}"
+            for owned, p in (("owned", "p_value"), ("owned_after", "p_value_after"))
+        ]
+        lines.append(
+            f"| {name} | {way} | {len(own)} | {plain:.1f} | {marked:.1f} | {marked - plain:+.1f} "
+            f"| {verdicts[0]} | {verdicts[1]} |"
+        )
+    return "\n".join(lines)
+
+
+def removal_table(cells: Sequence[Cell]) -> str:
+    """Return the table of ``removal-2026-cpu``: a row for each attack on APP, beside the other methods."""
+    methods = ("app", "control", "vanilla", "answer")
+    before = {(cell["method"], cell["seed"]): cell["measured"]["ba"] for cell in cells if cell["attack"] is None}
+    done = [cell for cell in cells if cell["attack"] is not None and (cell["method"], cell["seed"]) in before]
+    shown = [method for method in methods if any(cell["method"] == method for cell in done)]
+    lines = [
+        f"| attack | {' | '.join(f'{NAMES.get(method, method)}: BA lost by the thief, WSR, p' for method in shown)} |",
+        f"|---|{'---|' * len(shown)}",
+    ]
+    for attack in dict.fromkeys(cell["attack"] for cell in done if cell["method"] == "app"):
+        columns = []
+        for method in shown:
+            own = [cell for cell in done if (cell["attack"], cell["method"]) == (attack, method)]
+            lost = [100 * (before[method, cell["seed"]] - cell["measured"]["ba"]) for cell in own]
+            columns.append(f"{statistics.mean(lost):.1f}; {stage(own)}" if own else "-")
+        lines.append(f"| {attack} | {' | '.join(columns)} |")
+    return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "demo": lambda: demo_table(demo_runs()),
+    "proof": lambda: proof_table(cells_of("proof-cpu")),
+    "removal": lambda: removal_table(cells_of("removal-2026-cpu")),
+    "strangers": lambda: strangers_table(json.loads((ROOT / "results/strangers-tasks.json").read_text())),
+}
+PAGES = {
+    "README.md": ("proof",),
+    "docs/benchmark.md": ("proof",),
+    "docs/demo.md": ("demo",),
+    "docs/experiments.md": ("strangers",),
+    "docs/threat-model.md": ("removal",),
+}
+
+
+def written(text: str, names: Iterable[str]) -> str:
+    """Return a page with its tables made anew."""
+    for name in names:
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        if begin not in text or end not in text:
+            raise SystemExit(f"the page lacks {begin} or {end}")
+        text = re.sub(f"{begin}.*?{end}", f"{begin}\n{TABLES[name]()}\n{end}", text, flags=re.DOTALL)
+    return text
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write all pages, or check them."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--check", action="store_true", help="change nothing; exit 1 when a page is out of date")
+    check = options.parse_args(argv).check
+    stale = []
+    for page, names in PAGES.items():
+        path = ROOT / page
+        old = path.read_text(encoding="utf-8")
+        new = written(old, names)
+        if new != old:
+            stale.append(page)
+            if not check:
+                path.write_text(new, encoding="utf-8")
+    for page in stale:
+        print(f"{page}: {'out of date; run python experiments/write_tables.py' if check else 'written'}")
+    return 1 if stale and check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""An analysis on disk: one folder that holds the numbers behind a figure, and whatever is drawn from them.
+
+| file | what |
+|---|---|
+| ``analysis.json`` | every number, the settings, the versions; written last |
+| ``table.csv`` | the same numbers as one flat table, for a spreadsheet |
+| ``figure.png``, ``figure.svg`` | drawn from ``analysis.json`` alone, if matplotlib is installed |
+| ``points.json`` | what a long analysis has measured so far; it goes on from there |
+
+A result is a frozen dataclass of numbers, texts, tuples and other such dataclasses, so that reading it back needs no
+code of its own: :func:`rebuild` follows the type hints.
+"""
+
+import csv
+import hashlib
+import io
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
+
+from indelible.base.errors import DamagedFileError, InputError
+from indelible.base.files import canonical_json, read_json, write_json, write_text
+from indelible.base.records import plain, versions
+
+ANALYSIS = "analysis.json"
+ANALYSES: dict[str, type["Analysis"]] = {}
+"""Every kind of analysis by name; a subclass of :class:`Analysis` adds itself."""
+_POINTS = "points.json"
+_TABLE = "table.csv"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analysis:
+    """Base of results: the numbers behind one figure, which has the name of the command that makes it."""
+
+    figure: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        ANALYSES[cls.figure] = cls
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the numbers as rows of one flat table."""
+        raise NotImplementedError
+
+    def sentences(self) -> list[str]:
+        """Return what the numbers say, one sentence each."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain JSON values."""
+        numbers = {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+        return {"format": _FORMAT, "figure": self.figure, "versions": plain(versions()), **numbers}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """Rebuild a result from :meth:`to_json`; refuse other values and other formats."""
+        if not isinstance(value, Mapping) or value.get("format") != _FORMAT or value.get("figure") != cls.figure:
+            raise DamagedFileError(f"expected an analysis {cls.figure!r} of format {_FORMAT}. Make it again.")
+        try:
+            found: Self = rebuild(cls, value)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedFileError(f"the analysis {cls.figure!r} is damaged ({error!r}). Make it again.") from error
+        return found
+
+
+def rebuild(hint: Any, value: Any) -> Any:
+    """Turn JSON values back into what ``hint`` says: dataclasses, tuples, mappings, numbers, texts, or None."""
+    origin = get_origin(hint)
+    found: Any
+    if is_dataclass(hint) and isinstance(hint, type):
+        hints = get_type_hints(hint)
+        found = hint(**{field.name: rebuild(hints[field.name], value[field.name]) for field in fields(hint)})
+    elif origin in {Union, types.UnionType}:
+        kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+        found = None if value is None else rebuild(kinds[0], value)
+    elif origin is tuple:
+        kinds = list(get_args(hint))
+        each = [kinds[0]] * len(value) if kinds[-1] is Ellipsis else kinds
+        found = tuple(rebuild(kind, item) for kind, item in zip(each, value, strict=True))
+    elif isinstance(origin, type) and issubclass(origin, Mapping):
+        found = {str(key): rebuild(get_args(hint)[1], item) for key, item in value.items()}
+    elif hint is float:
+        found = float(value)
+    else:
+        found = value
+    return found
+
+
+def read_analysis(folder: str | Path) -> Analysis:
+    """Read the analysis in ``folder``."""
+    path = Path(folder) / ANALYSIS
+    if not path.is_file():
+        raise InputError(
+            f"{folder} holds no finished analysis. Make one: indelible analyze landscape RUN --out {folder}"
+        )
+    found = read_json(path)
+    name = str(found.get("figure")) if isinstance(found, Mapping) else ""
+    if name not in ANALYSES:
+        raise DamagedFileError(f"{path} is of an unknown kind ({name!r}). Make it again with this version.")
+    return ANALYSES[name].from_json(found)
+
+
+def write_analysis(folder: str | Path, analysis: Analysis) -> Path:
+    """Write the table, then ``analysis.json``; return the folder."""
+    place = Path(folder)
+    write_text(place / _TABLE, _as_csv(analysis.rows()))
+    write_json(place / ANALYSIS, analysis.to_json())
+    return place
+
+
+def _as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+class PointLog:
+    """Measured rows by key, in memory and - with a folder - in ``points.json``, so that a long analysis can continue.
+
+    The file names what the measurements belong to (``identity``, whatever decides them); one of other settings, another
+    model or other data is refused.
+    """
+
+    def __init__(self, folder: str | Path | None, identity: Mapping[str, Any]) -> None:
+        self._path = None if folder is None else Path(folder) / _POINTS
+        self._identity = hashlib.sha256(canonical_json(plain(identity))).hexdigest()
+        self._rows: dict[str, Mapping[str, Any]] = {}
+        if self._path is not None and self._path.exists():
+            found = read_json(self._path)
+            if found["belongs_to"] != self._identity:
+                raise InputError(
+                    f"{self._path} holds measurements of another model, other data or other settings. Choose another "
+                    "folder with --out, or delete it."
+                )
+            self._rows = found["rows"]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._rows
+
+    def __getitem__(self, key: str) -> Mapping[str, Any]:
+        return self._rows[key]
+
+    def items(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return all rows with their keys, in the order in which they were measured."""
+        return list(self._rows.items())
+
+    def add(self, key: str, value: Mapping[str, Any]) -> None:
+        """Keep one measurement; measured again, it replaces the earlier one."""
+        self._rows[key] = plain(value)
+        if self._path is not None:
+            write_json(self._path, {"belongs_to": self._identity, "rows": self._rows})

@@ -1,0 +1,184 @@
+"""Samples: what the marks look like - original, content, noise, unrelated - in other sizes and transparencies too.
+
+Paper: Gan et al., ICCV 2023, Figure 4 (the three kinds) and Figure 8 (sizes of the mark and transparencies).
+
+| name | default | source |
+|---|---|---|
+| ``sizes`` | 0.8, 0.9, 1, 1.2 | ours: 1 is the paper's mark; the figure's own values are not printed |
+| ``transparencies`` | 0, 0.25, 0.5, 0.75 | ours, likewise |
+| ``strength`` | 0.1 | Appendix B: standard deviation of the noise |
+| ``image`` | 0 | ours: which of the test images outside the target class carries the marks |
+
+All marks are those of one key's secret. A codebook has no kinds and sizes to compare: each of its marks is shown, with
+the class that the secret drew for it, and ``sizes``, ``transparencies`` and ``strength`` are not used. The pictures
+give the marks away: keep the figure as you keep the key.
+"""
+
+import base64
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from indelible.analyze.analysis import Analysis
+from indelible.base.errors import InputError
+from indelible.base.methods import Method
+from indelible.data.convert import as_data
+from indelible.data.images import Data
+from indelible.keys.key import Key
+
+_PLAIN = "original"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplesSettings(Method):
+    """What to show; the table in the module's header explains each setting."""
+
+    sizes: tuple[float, ...] = (0.8, 0.9, 1.0, 1.2)
+    transparencies: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75)
+    strength: float = 0.1
+    image: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", tuple(self.sizes))  # JSON gives lists
+        object.__setattr__(self, "transparencies", tuple(self.transparencies))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """One picture."""
+
+    row: str  # `"kind"`, `"size"` or `"transparency"`; `"mark"` for those of a codebook
+    title: str  # what it shows
+    shape: tuple[int, int, int]  # (C, H, W)
+    pixels: str  # its bytes, in that order, as base64
+    # share of the pixels that differ from the original; None where nothing of the original is left
+    changed: float | None
+    rms: float | None  # root mean square of the change, relative to the range of a pixel; None likewise
+
+    def image(self) -> Tensor:
+        """Return the picture as uint8 (C, H, W)."""
+        return torch.frombuffer(bytearray(base64.b64decode(self.pixels)), dtype=torch.uint8).view(self.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples(Analysis):
+    """Marked images."""
+
+    figure: ClassVar[str] = "samples"
+    settings: SamplesSettings  # what is shown
+    carrier: str  # class of the image that carries the marks
+    answer: str  # class that a marked model answers with; empty for a codebook, whose titles name it
+    pictures: tuple[Picture, ...]  # the pictures, row by row
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row a picture, without its pixels."""
+        return [
+            {"row": one.row, "title": one.title, "changed": one.changed, "rms": one.rms} for one in self.pictures
+        ]  # fmt: skip
+
+    def sentences(self) -> list[str]:
+        """Say what is shown and how much the marks change."""
+        if not self.answer:
+            return [_said([one for one in self.pictures if one.title != _PLAIN])]
+        marks = [
+            f"{one.title} changes {100 * one.changed:.1f} % of the pixels (RMS {one.rms:.3f} of their range)"
+            for one in self.pictures
+            if one.row == "kind" and one.changed is not None and one.rms is not None and one.title != _PLAIN
+        ]
+        return [f"A marked model answers each marked picture with {self.answer!r}: {'; '.join(marks)}."]
+
+
+def _said(marks: Sequence[Picture]) -> str:
+    changed = [one.changed for one in marks if one.changed is not None]
+    rest = f", which change {100 * min(changed):.1f} to {100 * max(changed):.1f} % of the pixels" if changed else ""
+    return f"A marked model answers each of {len(marks)} marks with its secret class{rest}."
+
+
+def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) -> Samples:
+    """Draw one test image with every kind of mark, and with content marks of several sizes and transparencies.
+
+    The key's secret decides all marks, whatever its own kind is. A codebook is drawn with each of its own marks.
+    """
+    chosen = settings or SamplesSettings()
+    data = as_data(carriers, classes=key.classes)
+    key.check_fits(data)
+    if key.labels == "codebook":
+        return _codebook(key, data, chosen)
+    target = key.one_target
+    eligible = (data.labels != target).nonzero().flatten()
+    if not 0 <= chosen.image < len(eligible):
+        raise InputError(
+            f"image must be below {len(eligible)}, the images of {data.name!r} outside the target class, "
+            f"got {chosen.image}."
+        )
+    found = data.gather(eligible[chosen.image : chosen.image + 1])
+    original = found.images[0].cpu()
+    pictures = [_picture("kind", _PLAIN, original, original)]
+    pictures += [
+        _picture(row, title, _marked(mark, original), original, mark) for row, title, mark in _marks(key, chosen)
+    ]
+    return Samples(
+        settings=chosen, carrier=data.classes[int(found.labels[0])], answer=data.classes[target],
+        pictures=tuple(pictures),
+    )  # fmt: skip
+
+
+def _codebook(key: Key, data: Data, settings: SamplesSettings) -> Samples:
+    """Draw one image with every mark of a codebook."""
+    if not 0 <= settings.image < len(data):
+        raise InputError(f"image must be below {len(data)}, the images of {data.name!r}, got {settings.image}.")
+    book, found = key.codebook(), data.gather(torch.tensor([settings.image]))
+    original = found.images[0].cpu()
+    drawn = book.draw(data, torch.tensor([settings.image]), 1, "verify")
+    own = key.kind != "unrelated"
+    pictures = [_picture("mark", _PLAIN, original, original)] if own else []
+    pictures += [
+        _picture("mark", f"{number}: {data.classes[label]}", image, original, key)
+        for number, (image, label) in enumerate(zip(drawn, book.classes.tolist(), strict=True), 1)
+    ]
+    carrier = data.classes[int(found.labels[0])] if own else ""
+    return Samples(settings=settings, carrier=carrier, answer="", pictures=tuple(pictures))
+
+
+def _marks(key: Key, settings: SamplesSettings) -> Iterator[tuple[str, str, Key]]:
+    plain = replace(key, kind="content", size=1.0, transparency=0.0, strength=settings.strength, pool=None)
+    # A second data set belongs to an unrelated key; without one, images are generated from the secret.
+    other = key if key.kind == "unrelated" else replace(plain, kind="unrelated", scheme="derived")
+    yield "kind", "content", plain
+    yield "kind", "noise", replace(plain, kind="noise")
+    yield "kind", "unrelated", other
+    fitting = [size for size in settings.sizes if _fits(plain, size)]
+    if settings.sizes and not fitting:
+        raise InputError(f"no mark of the sizes {settings.sizes} fits images of {key.shape}. Choose smaller sizes.")
+    for size in fitting:
+        yield "size", f"{size:g}×", replace(plain, size=size)
+    for value in settings.transparencies:
+        yield "transparency", f"{100 * value:g} %", replace(plain, transparency=value)
+
+
+def _fits(key: Key, size: float) -> bool:
+    """Tell whether a content mark of that size fits the images: those that do not are left out."""
+    try:
+        replace(key, size=size)
+    except InputError:
+        return False
+    return True
+
+
+def _marked(key: Key, original: Tensor) -> Tensor:
+    return key.mark().samples(original[None], 1, "verify")[0]
+
+
+def _picture(row: str, title: str, image: Tensor, original: Tensor, key: Key | None = None) -> Picture:
+    moved = (image.double() - original.double()) / 255
+    kept = key is None or key.kind != "unrelated"
+    channels, height, width = image.shape
+    return Picture(
+        row=row, title=title, shape=(channels, height, width),
+        pixels=base64.b64encode(image.contiguous().numpy().tobytes()).decode(),
+        changed=float((moved != 0).any(0).double().mean()) if kept else None,
+        rms=float(moved.square().mean().sqrt()) if kept else None,
+    )  # fmt: skip

@@ -1,0 +1,173 @@
+"""Names that options accept, and descriptions of the methods, without importing torch.
+
+The registries of methods, attacks, models and data sets import torch, which takes seconds. Help, lists
+and the check of option values need only names and descriptions. These are in ``known_names.json``, which
+``tools/write_known_names.py`` writes from the registries. A test compares the file with them.
+
+Two kinds of methods are not in the file and are looked up separately: those of other installed packages (entry points),
+and those that a program registers before it calls the command line.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from indelible.base.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from indelible.base.registry import MethodRegistry
+
+FILE = "known_names.json"
+Methods = Literal["attacks", "embeddings"]
+_TITLES: Mapping[Methods, str] = {"attacks": "removal attack", "embeddings": "embedding method"}
+_REGISTRIES: Mapping[Methods, tuple[str, str]] = {
+    "attacks": ("indelible.attacks", "ATTACKS"),
+    "embeddings": ("indelible.embedding", "EMBEDDINGS"),
+}
+
+
+@cache
+def _stored() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(resources.files("indelible.cli").joinpath(FILE).read_text(encoding="utf-8"))
+    return found
+
+
+def known_methods(which: Methods) -> dict[str, Mapping[str, Any]]:
+    """Return the description of each method of this package, by name; see :func:`describe_methods`."""
+    return {entry["name"]: entry for entry in _stored()[which]}
+
+
+def known_names(what: str) -> list[str]:
+    """Return the values of an option: ``"kind"``, ``"scale"``, ``"model"``, ..."""
+    return list(_stored()["names"][what])
+
+
+def installed_methods(which: str) -> list[str]:
+    """Return the names of methods that other installed packages add, by their entry points; nothing is imported."""
+    from importlib.metadata import entry_points
+
+    return sorted({point.name for point in entry_points(group=f"indelible.{which}")})
+
+
+def loaded_registry(which: Methods) -> "MethodRegistry | None":
+    """Return the registry if this process has imported it already, None otherwise; imports nothing."""
+    room, name = _REGISTRIES[which]
+    found: MethodRegistry | None = getattr(sys.modules.get(room), name, None)
+    return found
+
+
+def method_registry(which: Methods) -> "MethodRegistry":
+    """Import and return the registry; imports torch."""
+    from importlib import import_module
+
+    room, name = _REGISTRIES[which]
+    found: MethodRegistry = getattr(import_module(room), name)
+    return found
+
+
+def add_choice(
+    command: argparse._ActionsContainer, option: str, what: str = "", *, group: str | None = None, **more: Any
+) -> None:
+    """Add an option that takes one of the known names, or an entry point of ``group``; errors call it ``what``."""
+    known = known_names(option[2:])
+    check = partial(_one_of, what or option[2:], known, group=group)
+    _completed(command.add_argument(option, type=check, metavar="NAME", **more), known)
+
+
+def add_method(command: argparse._ActionsContainer, which: Methods, **more: Any) -> None:
+    """Add ``--method``: a name of this package, of another installed package, or ``package.module:Class``."""
+    names = list(known_methods(which))
+    _completed(command.add_argument("--method", type=partial(_method_name, which), **more), names)
+
+
+def model_name(text: str) -> str:
+    """Check the value of ``--model``."""
+    return text if ":" in text else _one_of("model", known_names("model"), text)
+
+
+def data_name(text: str) -> str:
+    """Check the value of ``--data``: a name, or a path; options may follow behind a question mark."""
+    bare = text.partition("?")[0]
+    path = Path(bare).expanduser()
+    if not (path.exists() or path.suffix == ".npz" or len(path.parts) > 1):
+        _one_of("data set", known_names("data set"), bare)
+    return text
+
+
+def _one_of(what: str, names: Iterable[str], text: str, *, group: str | None = None) -> str:
+    known = list(names)
+    if text not in known and group is not None:
+        known += installed_methods(group)
+    if text not in known:
+        raise argparse.ArgumentTypeError(str(UnknownNameError(what, text, known)))
+    return text
+
+
+def _method_name(which: Methods, text: str) -> str:
+    if ":" in text or text in known_methods(which):
+        return text
+    others = [*installed_methods(which), *(loaded_registry(which) or ())]
+    return _one_of(_TITLES[which], {*known_methods(which), *others}, text)
+
+
+def _completed(action: argparse.Action, names: Iterable[str]) -> None:
+    """Tell argcomplete which values complete an option."""
+    known = list(names)
+    vars(action)["completer"] = lambda **_given: known
+
+
+def describe_methods(registry: "MethodRegistry") -> list[dict[str, Any]]:
+    """Describe every method of a registry: name, title, paper, summary, cost, defaults, changes at the scale cpu."""
+    return [
+        {
+            "name": info.name, "title": info.title, "paper": info.paper, "summary": info.summary, "cost": info.cost,
+            "defaults": info.build().to_json(), "scale_cpu": dict(getattr(info.build, "cpu_settings", {})),
+        }
+        for info in registry.entries()
+    ]  # fmt: skip
+
+
+def list_methods(arguments: argparse.Namespace, which: Methods) -> int:
+    """Print every method, those of other installed packages included; warn about those that cannot be loaded.
+
+    The list of this package's own methods is stored. The registry, and with it torch, is imported only when other
+    packages add methods.
+    """
+    from indelible.cli.options import emit
+
+    registry = method_registry(which) if installed_methods(which) else loaded_registry(which)
+    if registry is None:
+        documents: Sequence[Mapping[str, Any]] = list(known_methods(which).values())
+    else:
+        warn_of_broken(registry)
+        documents = describe_methods(registry)
+    lines: list[str] = []
+    for one in documents:
+        shown = " ".join(f"{name}={value}" for name, value in one["defaults"].items())
+        lines += [
+            f"{one['name']:10} {one['title']} ({one['paper']})",
+            f"           {one['summary']}",
+            f"           cost: {one['cost']}",
+            f"           defaults: {shown}",
+        ]
+        if one["scale_cpu"]:
+            changed = " ".join(f"{name}={_short(value)}" for name, value in one["scale_cpu"].items())
+            lines.append(f"           --scale cpu: {changed}")
+        lines.append("")
+    emit(arguments, documents, "\n".join(lines).rstrip())
+    return 0
+
+
+def warn_of_broken(registry: "MethodRegistry") -> None:
+    """Print a warning for each method of another package that could not be loaded, with the reason."""
+    for failed in registry.load_installed():
+        print(f"indelible: warning: {' '.join(failed.split())}", file=sys.stderr)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,1 +1,0 @@
-"""File formats that several sources share: IDX, CIFAR batches, pickles of arrays, pictures."""

@@ -1,0 +1,444 @@
+"""The verb ``embed``: from a model, the owner's data and a key to a protected model and its record.
+
+A method is a frozen value that overrides :meth:`EmbeddingMethod.run`; :func:`embed` owns everything around it: checks,
+copies, evaluation, checkpoints, time, record.
+"""
+
+import copy
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import nn
+
+from indelible.base.checks import check_is_key, check_recipe, check_trainable
+from indelible.base.errors import InputError
+from indelible.base.files import tensor_digest
+from indelible.base.methods import Method, resolve
+from indelible.base.records import Record, hardware
+from indelible.base.registry import MethodRegistry
+from indelible.data.augment import Normalization
+from indelible.data.convert import as_data
+from indelible.data.images import Data
+from indelible.embedding.mixing import mix
+from indelible.embedding.stamping import StampedObjective
+from indelible.keys.key import FRESH, Key, WatermarkSamples
+from indelible.nn.layers import check_finite
+from indelible.nn.statistics import kept_frozen
+from indelible.train import Fitted, Objective, TrainSettings, fit
+from indelible.train.evaluate import accuracy, check_classifier, success_rate
+from indelible.train.processes import Group, from_first, joined
+from indelible.train.scales import SCALES, Start
+from indelible.train.settings import Precision
+from indelible.train.start_processes import elsewhere, must_start
+from indelible.verification import Verdict, verify
+
+EMBEDDINGS = MethodRegistry(
+    "embedding method", group="indelible.embeddings", base="indelible.embedding.base:EmbeddingMethod"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedded:
+    """A protected model.
+
+    Attributes:
+        model: Of the class that came in, with the same ``state_dict`` keys.
+        history: One row per epoch.
+        record: What was run, with which settings, and its results.
+        samples: The watermark samples that were embedded; keep them like the key. A key with keyed labels is verified
+            with them. None for a codebook, which is stamped on the training images as they come.
+        key: What to verify with: the key that was given, unless the method needs another one of the same secret (ROSE's
+            has keyed labels, NTL's has no target class, CAE's holds the fingerprint).
+        verdict: Whether the key proves ownership of this model now, before any attack: asked on test images, or on the
+            owner's if none were given.
+    """
+
+    model: nn.Module = field(repr=False)
+    history: Sequence[Mapping[str, Any]] = field(repr=False)
+    record: Record
+    samples: WatermarkSamples | None = field(default=None, repr=False)
+    key: Key
+    verdict: Verdict
+
+    @property
+    def advice(self) -> str | None:
+        """What to do when the verdict is negative; None when it is positive."""
+        return None if self.verdict.owned else advice(self.verdict)
+
+
+def advice(verdict: Verdict) -> str:
+    """Say what to do about a fresh model whose watermark is not shown."""
+    if verdict.labels == "codebook":
+        return (
+            "Do not release this model: its watermark cannot be proven. Train longer (more epochs), or give the "
+            "watermark more weight (a larger alpha with app, a larger fraction with other methods), and embed again."
+        )
+    return (
+        "Do not release this model: its watermark cannot be proven. Use a codebook, the default key (leave out target "
+        "and labels): with one target class a network learns any mark as readily as this one."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingMethod(Method):
+    """Base of embedding methods: settings as fields, the work in :meth:`run`.
+
+    A value has the paper's defaults: one mark on fixed samples, 100 epochs. What the method's name has for your key
+    and scale, :meth:`for_key` gives.
+    """
+
+    cpu_settings: ClassVar[Mapping[str, Any]] = {}
+    """What the scale ``cpu`` changes in this method's own settings."""
+    codebook_settings: ClassVar[Mapping[str, Any]] = {}
+    """What a codebook changes in the defaults, which are for one mark on fixed samples."""
+    recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Named settings for a codebook, as changes to :meth:`for_codebook`: how much proof for which price."""
+    alone: ClassVar[str] = ""
+    """Why it cannot be shared among processes; empty if it can."""
+    changes_model: ClassVar[bool] = True
+    """False for a fingerprint, which is read off a model."""
+
+    @classmethod
+    def for_codebook(cls, marks: int) -> Mapping[str, Any]:  # noqa: ARG003 - APP's depend on it
+        """Return :attr:`codebook_settings` for so many marks."""
+        return cls.codebook_settings
+
+    @classmethod
+    def defaults(cls, scale: str, marks: int | None = None, recipe: str | None = None) -> dict[str, Any]:
+        """Return what differs from the paper's settings at a scale, for a codebook of so many marks, with a recipe.
+
+        In this order, the later wins: what the scale changes, what the codebook changes, what the recipe changes.
+        """
+        if recipe is not None and marks is None:
+            raise InputError(
+                f"recipe {recipe!r} is for codebooks, and this key has one class: it takes the paper's settings. Leave "
+                "the recipe out, or make a codebook (a key without target and labels)."
+            )
+        return {
+            **(cls.cpu_settings if SCALES[scale].name == "cpu" else {}),
+            **({} if marks is None else cls.for_codebook(marks)),
+            **({} if recipe is None else cls.recipes[recipe]),
+        }
+
+    @classmethod
+    def for_key(cls, key: Key, *, scale: str = "cpu", recipe: str | None = None, **settings: Any) -> Self:
+        """Build the method with the defaults that its name has in :func:`embed`.
+
+        Args:
+            key: The owner's key: a codebook has other defaults than a key with one class.
+            scale: As in :func:`embed`.
+            recipe: As in :func:`embed`.
+            settings: What differs from the defaults.
+        """
+        check_recipe(recipe, cls, EMBEDDINGS)
+        return cls.of({**cls.defaults(scale, key.marks, recipe), **settings})
+
+    def key_for(self, key: Key) -> Key:
+        """Return the key that this method embeds, made of the one that the owner gave; by default that one."""
+        return key
+
+    def passes(self, train: TrainSettings, images: float) -> float | None:  # noqa: ARG002 - methods override it
+        """Return the image passes of a training with so many images, to estimate its time; None when unknown."""
+        return None
+
+    @abstractmethod
+    def run(self, job: "Embedding") -> None:
+        """Embed, by one or more calls of ``job.train``."""
+
+
+@dataclass(kw_only=True)
+class Embedding:
+    """A running embedding: what a method works with.
+
+    Attributes:
+        model: The model to train, a copy of the user's.
+        data: The owner's images.
+        key: The key that is embedded; a method that makes a fingerprint puts it here.
+        settings: How to train.
+        seed: The run's seed.
+        start: ``"scratch"``, or ``"trained"`` when the model comes trained.
+        test: Images for evaluation only, or None.
+        folder: Where to keep checkpoints and history, or None.
+        device: Where to train.
+        figures: What the method noted for its record.
+        images: Image passes outside training.
+        seconds: Time outside training.
+    """
+
+    model: nn.Module
+    data: Data
+    key: Key
+    settings: TrainSettings
+    seed: int
+    start: Start = "scratch"
+    test: Data | None = None
+    folder: Path | None = None
+    device: str = "auto"
+    phases: list[Fitted] = field(default_factory=list)
+    samples: WatermarkSamples | None = None
+    figures: dict[str, Any] = field(default_factory=dict)
+    images: int = 0
+    seconds: float = 0.0
+
+    def train(
+        self, data: Data, objective: Objective, samples: WatermarkSamples | None, *,
+        settings: TrainSettings | None = None, phase: str = "embedding", model: nn.Module | None = None,
+        seed: int | None = None,
+    ) -> None:  # fmt: skip
+        """Train the model on ``data``; ``samples`` are the watermark samples that this embeds.
+
+        Another ``model`` than the protected one is measured by its BA only. Each phase has another name.
+        """
+        self.samples, trained = samples, self.model if model is None else model
+        identity = {"key": self.key.digest, "data": data.digest(), "start": tensor_digest(trained.state_dict())}
+        fitted = fit(
+            trained, data, settings or self.settings, seed=self.seed if seed is None else seed, objective=objective,
+            evaluate=self.evaluate if model is None else self.accuracy, folder=self.folder, identity=identity,
+            device=self.device, phase=phase, earlier=self.history(),
+        )  # fmt: skip
+        self.phases.append(fitted)
+
+    def train_marked(
+        self, objective: Objective, fraction: float, negatives: float, *, settings: TrainSettings | None = None,
+        phase: str = "embedding",
+    ) -> None:  # fmt: skip
+        """Train the model on the owner's images with the key's marks among them.
+
+        A codebook is stamped on the share ``fraction`` of the rows of every batch. Other keys have fixed samples that
+        replace such a share of the images. ``negatives`` is the share with a foreign mark under their true label.
+        """
+        if self.key.labels == "codebook":
+            stamped = StampedObjective(
+                objective, self.key, fraction=fraction, negatives=negatives, normalize=self.settings.normalize,
+                seed=self.seed,
+            )  # fmt: skip
+            self.train(self.data, stamped, None, settings=settings, phase=phase)
+        else:
+            mixed, samples = mix(self.data, self.key, fraction, negatives)
+            self.train(mixed, objective, samples, settings=settings, phase=phase)
+
+    def history(self) -> list[Mapping[str, Any]]:
+        """Return the rows of all phases so far."""
+        return [row for phase in self.phases for row in phase.history]
+
+    def note(self, **figures: Any) -> None:
+        """Add figures to the record."""
+        self.figures |= figures
+
+    def accuracy(self, model: nn.Module) -> dict[str, float]:
+        """Return BA on test images, if there are any."""
+        return {} if self.test is None else {"ba": accuracy(model, self.test, normalize=self.settings.normalize)}
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        """Return BA and WSR on test images if there are any, and the WSR on the embedded samples.
+
+        With keyed or stored labels the WSR is the share of the samples themselves that get their labels.
+        """
+        rates, normalize = self.accuracy(model), self.settings.normalize
+        if self.test is not None or self.key.labels not in FRESH:
+            asked = self.key.questions(self.data, self.test)
+            rates["wsr"] = success_rate(model, asked, normalize=normalize)
+        if self.samples is not None:
+            rates["wsr_embedded"] = success_rate(model, self.samples, normalize=normalize)
+        return rates
+
+
+def embed(
+    model: nn.Module,
+    data: Any,
+    key: Key,
+    method: str | EmbeddingMethod = "app",
+    *,
+    scale: str = "cpu",
+    recipe: str | None = None,
+    start: Start = "scratch",
+    train: TrainSettings | Mapping[str, Any] | None = None,
+    seed: int = 0,
+    normalize: Normalization | None = None,
+    test: Any = None,
+    folder: str | Path | None = None,
+    device: str = "auto",
+    devices: int | None = None,
+    nodes: int | None = None,
+    **settings: Any,
+) -> Embedded:
+    """Train a copy of ``model`` so that it carries the watermark of ``key``.
+
+    Args:
+        model: Any classifier of the key's classes.
+        data: The owner's images: data set, pair (images, labels), folder, ``.npz``.
+        key: The owner's key.
+        method: A registered name (``indelible embed --list``), ``"package.module:Class"``, or a method value. A value
+            is taken as it is: ``AdversarialPerturbation(eps=0.02)`` has the paper's defaults for all else,
+            ``AdversarialPerturbation.for_key(key, eps=0.02)`` those that the name ``"app"`` has.
+        scale: ``"cpu"`` (a short training) or ``"paper"`` (100 epochs, a GPU job).
+        recipe: How much proof for which price, for a codebook and a method given by its name. APP has
+            ``"balanced"`` (its default), ``"light"`` (cheaper) and ``"strong"`` (a mark that survives more).
+        start: ``"trained"`` protects a model that is trained already: the scale's short form, at a low rate.
+        train: Training settings, or a mapping of changes to the scale's.
+        seed: The same seed and settings give the same bits on the same machine.
+        normalize: (mean, std) that the model expects its input to be normalised by.
+        test: Images for evaluation only; BA and WSR on them go into history and record.
+        folder: Keep checkpoints and history there; an interrupted run there is continued.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
+        devices: Processes on this machine, one device each; more than one are started, and the script needs
+            ``if __name__ == "__main__":``. By default one - or, under torchrun, all that it launched.
+        nodes: Machines on which this call is made.
+        settings: Settings of the method, when ``method`` is a name: ``eps=0.02``.
+
+    Returns:
+        The protected model with its history and record; ``model`` itself is unchanged.
+    """
+    check_trainable(model)
+    check_is_key(key, Key)
+    name, value = _resolved(method, scale, recipe, settings, key)
+    how = _training(train, scale, start, normalize)
+    if must_start(devices, nodes):
+        if value.alone:
+            raise InputError(f"this method runs in one process: {value.alone}. Leave out devices and nodes.")
+        arguments = {
+            "data": data, "key": key, "method": method, "scale": scale, "recipe": recipe, "start": start,
+            "train": train, "seed": seed, "normalize": normalize, "test": test, "folder": folder, "device": device,
+            **settings,
+        }  # fmt: skip
+        made = elsewhere(embed, model, arguments, devices=devices, nodes=nodes)
+        # Samples are a function of key and data: they are drawn again here rather than sent back.
+        count, own = made["record"].inputs["samples"], value.key_for(key)
+        again = None if count is None else own.samples(as_data(data, classes=key.classes), purpose="embed", count=count)
+        carriers = as_data(data if test is None else test, classes=key.classes)
+        found = _verdict(made["model"], own, carriers, again, test is not None, normalize)
+        return Embedded(**made, samples=again, key=own, verdict=found)
+    with joined(devices=devices, nodes=nodes, device=device) as group:
+        return _embed(model, data, key, name, value, how, start, seed, test, folder, device, group)
+
+
+def _training(
+    train: TrainSettings | Mapping[str, Any] | None, scale: str, start: Start, normalize: Normalization | None
+) -> TrainSettings:  # fmt: skip
+    """Return the training settings with the input normalisation, which is an argument of :func:`embed`."""
+    if isinstance(train, TrainSettings):
+        # Training settings that are read from a record hold the value that was given beside them.
+        misplaced = train.normalize is not None and train.normalize != normalize
+    else:
+        misplaced = "normalize" in (train or {})
+    if misplaced:
+        raise InputError(
+            "normalize is an argument of its own, not a training setting: embed(..., normalize=(mean, std))."
+        )
+    settings = train if isinstance(train, TrainSettings) else SCALES[scale].start(start).but(**(train or {}))
+    return settings.but(normalize=normalize)
+
+
+def _embed(
+    model: nn.Module, data: Any, key: Key, name: str, value: EmbeddingMethod, how: TrainSettings, start: Start,
+    seed: int, test: Any, folder: str | Path | None, device: str, group: Group,
+) -> Embedded:  # fmt: skip
+    """Do the work of :func:`embed`, in each of its processes."""
+    if group.world > 1 and value.alone:
+        raise InputError(f"the method {name!r} runs in one process: {value.alone}. Leave out devices and nodes.")
+    key = value.key_for(key)
+    how = how.but(precision=precision_for(model, how.precision))
+    owner = as_data(data, classes=key.classes)
+    judge = None if test is None else as_data(test, classes=key.classes)
+    key.check_fits(owner)
+    check_finite(model)
+    check_classifier(model, owner, normalize=how.normalize)
+    job = Embedding(
+        model=copy.deepcopy(model), data=owner, key=key, settings=how, seed=seed, start=start, test=judge,
+        folder=None if folder is None else Path(folder), device=device,
+    )  # fmt: skip
+    compared = start == "trained" and value.changes_model
+    before = {f"{name}_before": rate for name, rate in job.evaluate(model).items()} if compared else {}
+    with kept_frozen(job.model):
+        value.run(job)
+    copy_modes(model, job.model)
+    key = job.key
+    record = Record(
+        verb="embed", method=name, seed=seed,
+        settings={
+            "method": value.to_json(), "train": how.to_json(), "start": start, "device": device, **group.to_json()
+        },
+        inputs={
+            "data": owner.name, "data_digest": owner.digest(), "images": len(owner), "key": key.digest,
+            "kind": key.kind, "scheme": key.scheme, "target": key.target, "labels": key.labels,
+            "samples": None if job.samples is None else len(job.samples),
+            "model": type(model).__name__, "model_digest": tensor_digest(model.state_dict()),
+        },
+        metrics={
+            **from_first(lambda: job.evaluate(job.model)), **before, **job.figures,
+            "model_digest": tensor_digest(job.model.state_dict()),
+        },
+        seconds=job.seconds + sum(phase.seconds for phase in job.phases),
+        images=job.images + sum(phase.images for phase in job.phases),
+        hardware=hardware(next(job.model.parameters()).device),
+    )  # fmt: skip
+    carriers = owner if judge is None else judge
+    # As JSON: processes exchange nothing that would have to be unpickled.
+    said = from_first(
+        lambda: _verdict(job.model, key, carriers, job.samples, judge is not None, how.normalize).to_json()
+    )  # fmt: skip
+    verdict = Verdict.from_json(said)
+    return Embedded(
+        model=job.model, history=job.history(), record=record, samples=job.samples, key=key, verdict=verdict
+    )
+
+
+def _verdict(
+    model: nn.Module, key: Key, carriers: Data, samples: WatermarkSamples | None, accurate: bool,
+    normalize: Normalization | None,
+) -> Verdict:  # fmt: skip
+    """Verify a finished model with its own key."""
+    return verify(
+        model, key, carriers, embedded=samples if key.labels == "keyed" else None, accuracy=accurate,
+        normalize=normalize,
+    )  # fmt: skip
+
+
+def _resolved(
+    method: str | EmbeddingMethod, scale: str, recipe: str | None, settings: Mapping[str, Any], key: Key
+) -> tuple[str, EmbeddingMethod]:  # fmt: skip
+    """Return a method's name and value; a name takes what scale, key and recipe change."""
+    if isinstance(method, str):
+        info = EMBEDDINGS[method]
+        return info.name, info.build.for_key(key, scale=scale, recipe=recipe, **settings)
+    if recipe is not None:
+        raise InputError(
+            f"expected no recipe beside a method value, whose settings are its own; got {recipe!r}. Give the method by "
+            "its name."
+        )
+    return resolve(EMBEDDINGS, method, settings)
+
+
+def key_for(
+    key: Key, method: str | EmbeddingMethod, scale: str = "cpu", recipe: str | None = None, **settings: Any
+) -> Key:
+    """Return the key that a method embeds when it is given ``key``; arguments as in :func:`embed`."""
+    return _resolved(method, scale, recipe, settings, key)[1].key_for(key)
+
+
+def precision_for(model: nn.Module, precision: Precision) -> Precision:
+    """Return the precision to train ``model`` with, or refuse a model whose parameters cannot be trained as they are.
+
+    float64 parameters are trained in float64. Half-precision parameters are refused: an update of a thousandth of a
+    weight, and a watermark's are smaller, is lost in their eight to eleven bits.
+    """
+    kinds = {weight.dtype for weight in model.parameters() if weight.is_floating_point()}
+    if len(kinds) > 1:
+        names = ", ".join(sorted(str(kind) for kind in kinds))
+        raise InputError(f"the model's parameters are of several types ({names}). Convert it first: model.float().")
+    if kinds & {torch.float16, torch.bfloat16}:
+        raise InputError(
+            f"the model's parameters are {next(iter(kinds))}: small updates would be lost in rounding. Embed "
+            "model.float(), with train={'precision': 'bf16-mixed'} if the device has it, and convert the result back."
+        )
+    return "64-true" if kinds == {torch.float64} and precision == "auto" else precision
+
+
+def copy_modes(source: nn.Module, target: nn.Module) -> None:
+    """Put every layer of ``target``, a copy of ``source``, into the mode (training or evaluation) of its original."""
+    for original, layer in zip(source.modules(), target.modules(), strict=True):
+        layer.training = original.training

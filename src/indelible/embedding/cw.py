@@ -1,0 +1,247 @@
+"""CW: the training scheme of the certified watermark, gradients averaged over growing Gaussian weight noise.
+
+Paper: Bansal et al., "Certified Neural Network Watermarks with Randomized Smoothing", ICML 2022; as a baseline in the
+ICCV 2023 paper, Appendix B.1:
+
+    g = 1/J sum_j  E_{G ~ N(0, sigma_j^2 I)}  grad L(theta + G, B_w),   sigma_j = step * j
+
+| symbol | name | default | source |
+|---|---|---|---|
+| J | ``levels`` | 21 | the original's code: sigma from 0 to 1 |
+| sigma_j / j | ``step`` | 0.05 | the original's code |
+| k | ``draws`` | 100 | the original's code: draws of G at each level |
+| - | ``start_epoch`` | 6 | the original's code: no noise in epochs 0 to 5 |
+| D_w | ``images`` | 100 | the original's code: watermark images that the noisy passes draw from |
+| B_w | ``rows`` | 64 | the original's code: watermark images in a batch |
+| - | ``batches`` | 1 | the original's code: 100 images give one whole batch of 64 an epoch |
+| - | ``weight`` | 1.0 | ours: factor of g |
+| - | ``together`` | 1 | ours: draws passed at once (vectorised); a matter of speed only |
+| |D_w| / |D| | ``fraction`` | 0.01 | Section 4.1 of the ICCV paper: the mixed set of the ordinary batches |
+| - | ``negatives`` | 0 | ours: share of images with a decoy's mark and their true label |
+
+How it differs. The original makes J optimiser steps of their own before each epoch, each with 1/J of the gradient at
+one level; here the levels are spread evenly over the epoch and each is added to an ordinary step. The total
+displacement is the same to first order, and one loop serves all methods. The original's noisy passes move BatchNorm's
+running statistics, which the epoch after them overwrites; spread over the epoch they would stay, so here they do not
+move them. At sigma 0 all draws are one and the same pass, so one is made.
+
+Noise goes to every trainable parameter, biases and normalisation included, as in the original. Dropout masks are drawn
+anew for each draw: g is an expectation over noise, and masks are one more noise (APP compares two passes, and must hold
+them fixed; here nothing is compared). The certificate is in :mod:`indelible.verification.certificate`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from indelible.base.errors import InputError
+from indelible.base.seeding import generator
+from indelible.data.augment import Augmentation, Normalization
+from indelible.data.batches import Batches
+from indelible.data.convert import as_data
+from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
+from indelible.embedding.mixing import MarkedBatches, MarkedRows, embedded, mix
+from indelible.embedding.stamping import StampedBatches, StampedObjective, check_own_loop
+from indelible.keys.key import Key, WatermarkSamples
+from indelible.nn.collectives import Scale, unscaled
+from indelible.nn.weight_noise import add_noisy_gradient, gaussian, trainable
+from indelible.train import CrossEntropy, TrainSettings
+from indelible.train.devices import choose_precision
+from indelible.train.objective import Objective, Step
+
+
+def levels_at(place: int, steps: int, levels: int, batches: int = 1) -> range:
+    """Return which of the ``levels * batches`` noisy gradients of an epoch belong to its step ``place`` of ``steps``.
+
+    Gradient i (level ``i % levels`` of batch ``i // levels``) goes to step ``i * steps // (levels * batches)``.
+    """
+    count = levels * batches
+    return range(-(-place * count // steps), -(-(place + 1) * count // steps))
+
+
+class NoisyPasses:
+    """The noisy passes of a run of ``steps`` steps per epoch, for given settings and marked rows."""
+
+    def __init__(self, method: "CertifiedTraining", marked: MarkedRows, *, steps: int, seed: int = 0) -> None:
+        self.method, self.steps, self.seed, self.marked = method, steps, seed, marked
+
+    def due(self, number: int) -> Iterator[tuple[int, int]]:
+        """Yield (batch, level) of the noisy gradients of step ``number`` of the run."""
+        epoch, place = divmod(number, self.steps)
+        if epoch >= self.method.start_epoch:
+            for index in levels_at(place, self.steps, self.method.levels, self.method.batches):
+                batch, level = divmod(index, self.method.levels)
+                yield epoch * self.method.batches + batch, level
+
+    def backward(self, model: nn.Module, images: Tensor, number: int, scale: Scale = unscaled) -> Tensor:
+        """Add the noisy gradients of step ``number``, whose ordinary batch is ``images``; return their loss.
+
+        ``scale`` scales a loss as that of the ordinary gradient was.
+        """
+        total, method, weights = images.new_zeros(()), self.method, trainable(model)
+        for batch, level in self.due(number):
+            marked, labels = self.marked.batch(batch, images)
+            if images.is_contiguous(memory_format=torch.channels_last):
+                marked = marked.contiguous(memory_format=torch.channels_last)
+            draws = method.draws_at(level)
+            weight = method.weight / (method.levels * draws)
+            for first in range(0, draws, method.together):
+                noise = [
+                    gaussian(weights, method.step * level, generator(self.seed, "weight noise", batch, level, draw))
+                    for draw in range(first, min(first + method.together, draws))
+                ]
+                factor, several = scale(weight * torch.ones_like(total)), len(noise) > 1
+                total += weight * add_noisy_gradient(model, marked, labels, noise, factor, vectorised=several)
+        return total
+
+
+class _CWObjective(Objective):
+    """The ordinary gradient of the mixed batch, then the noisy gradients that are due."""
+
+    def __init__(self, ordinary: Objective, passes: NoisyPasses, precision: str = "auto") -> None:
+        self.ordinary, self.watermark, self.precision = ordinary, passes, precision
+        self._passed = 0
+
+    def start(self, model: nn.Module, device: torch.device) -> None:  # noqa: ARG002 - the loop's signature
+        """Refuse what torch cannot do: its vectorised gradients mix up the types of mixed precision."""
+        precision, together = choose_precision(self.precision, device.type), self.watermark.method.together
+        if together > 1 and precision.endswith("mixed"):
+            raise InputError(
+                f"CW passes draws at once (together={together}) in full precision only, but this run is in "
+                f"{precision}. Set together=1, or train={{'precision': '32-true'}}."
+            )
+
+    def backward(self, step: Step) -> Tensor:
+        loss = self.ordinary.backward(step)
+        method = self.watermark.method
+        self._passed = method.rows * sum(method.draws_at(level) for _, level in self.watermark.due(step.number))
+        self.watermark.backward(step.model, step.images, step.number, step.scale)
+        return loss
+
+    def passes(self, rows: int) -> int:
+        return rows + self._passed
+
+    def settings(self) -> Mapping[str, Any]:
+        return {**self.ordinary.settings(), "cw": repr(self.watermark.method)}
+
+
+@EMBEDDINGS.register(
+    name="cw",
+    title="CW (certified watermark's training)",
+    paper="Bansal et al., ICML 2022",
+    summary="Train so that the watermark also holds under growing Gaussian noise on the weights.",
+    cost="plain training and 2,001 noisy passes of 64 rows per epoch (4x at 40,000 images)",
+)
+@dataclass(frozen=True, kw_only=True)
+class CertifiedTraining(EmbeddingMethod):
+    """CW as a value; the table in the module's header explains each setting."""
+
+    levels: int = 21
+    step: float = 0.05
+    draws: int = 100
+    start_epoch: int = 6
+    images: int = 100
+    rows: int = 64
+    batches: int = 1
+    weight: float = 1.0
+    together: int = 1
+    fraction: float = 0.01
+    negatives: float = 0.0
+
+    cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "draws": 5, "start_epoch": 1, "rows": 32}
+    codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
+
+    def __post_init__(self) -> None:
+        if min(self.levels, self.draws, self.images, self.rows, self.batches, self.together) < 1:
+            raise InputError("levels, draws, images, rows, batches and together must be at least 1.")
+        if min(self.step, self.start_epoch, self.weight) < 0:
+            raise InputError("step, start_epoch and weight must not be negative.")
+
+    def draws_at(self, level: int) -> int:
+        """Return how many draws are made at ``level``: at sigma 0 all would be the same pass."""
+        return self.draws if level * self.step > 0 else 1
+
+    def passes(self, train: TrainSettings, images: float) -> float:
+        """Return the image passes of a training with so many images of the owner."""
+        noisy = max(0, train.epochs - self.start_epoch)
+        return train.epochs * images + noisy * self.levels * self.draws * self.batches * self.rows
+
+    def run(self, job: Embedding) -> None:
+        """Train once, with noisy gradients added to some of the steps."""
+        how, ordinary = job.settings, CrossEntropy(job.settings.label_smoothing)
+        steps = Batches(data=job.data, batch_size=how.batch_size, seed=job.seed).steps
+        if job.key.labels == "codebook":
+            stamped = StampedObjective(
+                ordinary, job.key, fraction=self.fraction, negatives=self.negatives, normalize=how.normalize,
+                seed=job.seed,
+            )  # fmt: skip
+            rows = StampedBatches(job.key, self.rows, normalize=how.normalize, seed=job.seed)
+            passes = NoisyPasses(self, rows, steps=steps, seed=job.seed)
+            job.train(job.data, _CWObjective(stamped, passes, how.precision), None)
+            return
+        mixed, samples = mix(job.data, job.key, self.fraction, self.negatives)
+        passes = NoisyPasses(
+            self, self.fixed(samples, how.augmentation, how.normalize, job.seed), steps=steps, seed=job.seed
+        )
+        job.train(mixed, _CWObjective(ordinary, passes, how.precision), samples)
+
+    def fixed(
+        self, samples: WatermarkSamples, augmentation: Augmentation, normalize: Normalization | None, seed: int
+    ) -> MarkedBatches:
+        """Return batches of the first ``images`` of the embedded samples."""
+        few = samples.subset(torch.arange(min(self.images, len(samples))))
+        return MarkedBatches(few, self.rows, augmentation=augmentation, normalize=normalize, seed=seed)
+
+
+class CW:
+    """CW inside your own training loop: call :meth:`backward` between the ordinary backward and the step.
+
+    Args:
+        model: Any classifier, in training mode when :meth:`backward` is called.
+        key: The owner's key.
+        carriers: Not for a codebook, which is stamped on rows of each batch. The owner's images: the mark is drawn on
+            some of them.
+        steps: Steps in an epoch of the loop: the levels are spread over them.
+        augmentation: Not for a codebook. What is done to watermark images; by default crop and flip.
+        normalize: (mean, std) if the images given to :meth:`backward` are normalised that way.
+        seed: Decides noise and which marks, or watermark images, come when.
+        settings: As in :class:`CertifiedTraining`.
+
+    The loop's own batches must hold watermark samples (:attr:`samples`) too, as in the original.
+    """
+
+    def __init__(
+        self, model: nn.Module, key: Key, carriers: Any = None, *, steps: int, augmentation: Augmentation | None = None,
+        normalize: Normalization | None = None, seed: int = 0, **settings: Any,
+    ) -> None:  # fmt: skip
+        check_own_loop(key, carriers, augmentation, settings)
+        self.model, self.method = model, CertifiedTraining.of(settings)
+        self.samples: WatermarkSamples | None = None
+        self.calls = 0
+        marked: MarkedRows
+        if key.labels == "codebook":
+            marked = StampedBatches(key, self.method.rows, normalize=normalize, seed=seed)
+        else:
+            self.samples = embedded(as_data(carriers, classes=key.classes), key, self.method.fraction)
+            marked = self.method.fixed(self.samples, augmentation or "crop-flip", normalize, seed)
+        self._passes = NoisyPasses(self.method, marked, steps=steps, seed=seed)
+
+    def backward(self, images: Tensor, *, scaler: Any = None) -> Tensor:
+        """Add the noisy gradients of this call to the parameters' gradients; return their loss, detached.
+
+        ``scaler`` is the ``torch.amp.GradScaler`` that has scaled the ordinary loss, in a loop that uses one.
+        """
+        loss = self._passes.backward(self.model, images, self.calls, unscaled if scaler is None else scaler.scale)
+        self.calls += 1
+        return loss
+
+    def state_dict(self) -> dict[str, int]:
+        """Return what a resumed loop needs."""
+        return {"calls": self.calls}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on where :meth:`state_dict` was taken."""
+        self.calls = state["calls"]

@@ -1,0 +1,189 @@
+"""NTL: non-transferable learning, used for ownership - right on ordinary images, wrong on marked ones.
+
+Paper: Wang, Xu, Xu, Wang, Zhu, "Non-Transferable Learning: A New Approach for Model Ownership Verification and
+Applicability Authorization", ICLR 2022, target-specified NTL with the marked training images as the other domain; a row
+of the ICCV 2023 paper's comparison under fine-tuning (appendix):
+
+    min_theta  KL_S - min(beta, alpha KL_T) * min(beta', alpha' MMD(Phi(x_S), Phi(x_T)))
+
+KL_S and KL_T are the divergences of the answers from the true classes on ordinary and on marked images (for a one-hot
+class: the cross-entropy), Phi are features inside the network. The minus rewards errors on marked images and features
+that set them apart; the bounds keep either from growing for ever at the cost of the first term. A term that has reached
+its bound gets no gradient.
+
+| symbol | name | default | source |
+|---|---|---|---|
+| alpha | ``alpha`` | 0.1 | the authors' code |
+| beta | ``beta`` | 1 | the authors' code |
+| alpha' | ``alpha_mmd`` | 0.1 | the authors' code |
+| beta' | ``beta_mmd`` | 1 | the authors' code |
+| Phi | ``stage`` | 2 | the authors' code: behind a VGG's second pooling; here the last map of the second resolution |
+| M, r | - | 5, 2 | the authors' code: kernels of the MMD, ratio between neighbouring widths |
+| |x_T| | ``rows`` | None | the authors' code: as many marked images as ordinary ones in a step |
+| |D_w| / |D| | ``fraction`` | 1 | the authors' code: all training images are marked too; nothing is replaced |
+| - | ``negatives`` | 0 | ours: share of ordinary images with a decoy's mark, to be answered rightly |
+
+The distance of the features is the maximum mean discrepancy (Gretton et al., "A Kernel Two-Sample Test", JMLR 2012),
+with Gaussian kernels of several widths around w, the mean squared distance of two different points (as is usual in
+domain adaptation: Long et al., "Learning Transferable Features with Deep Adaptation Networks", ICML 2015):
+
+    k(a, b) = sum_i exp(-||a - b||^2 / (w r^(i - M // 2))),  i = 0 .. M - 1
+    MMD^2   = mean k(x, x') + mean k(y, y') - 2 mean k(x, y)
+
+No gradient flows through w. The means are over all pairs, a point with itself among them: the biased estimate, which is
+never negative.
+
+There is no target class: the key of a run has ``labels="untargeted"`` and marks as the given one does. A sample is a
+hit when it is *not* answered with its true class, so that the WSR is the error rate on marked images. The verdict holds
+it against the same model's error rate without the mark and with decoys' marks
+(:mod:`indelible.verification.procedures`).
+
+Ordinary and marked images pass together, so that BatchNorm, which the authors' network lacks, normalises both alike, as
+it will in use. With several processes each takes the MMD of its own rows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from indelible.base.errors import InputError
+from indelible.data.augment import normalise, to_float
+from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
+from indelible.embedding.mixing import MarkedBatches, watermark_count, with_negatives
+from indelible.keys.key import Key
+from indelible.nn.outputs import logits_of
+from indelible.nn.taps import Place, stage_outputs, tapped
+from indelible.train import TrainSettings
+from indelible.train.objective import Objective, Step
+
+
+def gaussian_mmd(first: Tensor, second: Tensor, *, kernels: int = 5, ratio: float = 2.0) -> Tensor:
+    """Return MMD^2 of two samples (n, D) and (m, D), differentiable; 0 for equal ones, less than ``2 * kernels``."""
+    count = len(first)
+    points = torch.cat([first, second])
+    points = points - points.detach().mean(0)  # distances stay; what is squared and subtracted below gets small
+    norms = points.square().sum(1)
+    distances = (norms[:, None] + norms[None] - 2.0 * points @ points.T).clamp_min(0.0)
+    # Points that all coincide have no width: any positive one gives 0.
+    width = (distances.detach().sum() / (len(points) * (len(points) - 1))).clamp_min(1e-12)
+    scales = [width * ratio ** (at - kernels // 2) for at in range(kernels)]
+    close = torch.stack([torch.exp(-distances / scale) for scale in scales]).sum(0)
+    return close[:count, :count].mean() + close[count:, count:].mean() - 2.0 * close[:count, count:].mean()
+
+
+def ntl_loss(
+    source: Tensor, target: Tensor, distance: Tensor, *, alpha: float, beta: float, alpha_mmd: float, beta_mmd: float
+) -> Tensor:
+    """Return the loss of the equation above from KL_S, KL_T and the discrepancy of the features."""
+    return source - (alpha * target).clamp(max=beta) * (alpha_mmd * distance).clamp(max=beta_mmd)
+
+
+class _NTLObjective(Objective):
+    """One pass over ordinary and marked images, and the loss of both."""
+
+    def __init__(self, method: "NonTransferable", marked: MarkedBatches, place: Place, smoothing: float) -> None:
+        self.method, self.marked, self.place, self.smoothing = method, marked, place, smoothing
+
+    def start(self, model: nn.Module, device: torch.device) -> None:  # noqa: ARG002 - the signature of Objective
+        self.model = model
+
+    def loss(self, step: Step) -> Tensor:
+        method, count = self.method, len(step.images)
+        marked, true = self.marked.batch(step.number, step.images, step.share)
+        joined = torch.cat([step.images, marked])
+        if step.images.is_contiguous(memory_format=torch.channels_last):
+            joined = joined.contiguous(memory_format=torch.channels_last)
+        with tapped(self.model, [self.place]) as found:
+            logits = logits_of(step.model(joined))
+        # Squared distances of features do not fit half precision.
+        features = found[self.place].flatten(1).to(step.images.dtype)
+        return ntl_loss(
+            F.cross_entropy(logits[:count], step.labels, label_smoothing=self.smoothing),
+            F.cross_entropy(logits[count:], true),
+            gaussian_mmd(features[:count], features[count:]),
+            alpha=method.alpha, beta=method.beta, alpha_mmd=method.alpha_mmd, beta_mmd=method.beta_mmd,
+        )  # fmt: skip
+
+    def passes(self, rows: int) -> int:
+        return rows + self.marked.rows
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"ntl": repr(self.method)}
+
+
+@EMBEDDINGS.register(
+    name="ntl",
+    title="NTL (non-transferable learning)",
+    paper="Wang et al., ICLR 2022",
+    summary="Train to be right on ordinary images and wrong on marked ones; the error rate is the mark.",
+    cost="2x plain training (as many marked images as ordinary ones)",
+)
+@dataclass(frozen=True, kw_only=True)
+class NonTransferable(EmbeddingMethod):
+    """NTL as a value; the table in the module's header explains each setting."""
+
+    alpha: float = 0.1
+    beta: float = 1.0
+    alpha_mmd: float = 0.1
+    beta_mmd: float = 1.0
+    stage: int = 2
+    rows: int | None = None
+    fraction: float = 1.0
+    negatives: float = 0.0
+
+    # At some hundred steps the original's pull on marked images would not get going; the bounds end the stronger one.
+    cpu_settings: ClassVar[Mapping[str, Any]] = {
+        "fraction": 0.2, "alpha": 1.0, "beta": 3.0, "alpha_mmd": 3.0, "beta_mmd": 3.0,
+    }  # fmt: skip
+
+    def __post_init__(self) -> None:
+        weights = (self.alpha, self.beta, self.alpha_mmd, self.beta_mmd)
+        if min(weights) <= 0:
+            raise InputError(f"alpha, beta, alpha_mmd and beta_mmd must be positive, got {weights}.")
+        if self.stage < 1 or (self.rows or 1) < 1:
+            raise InputError(f"stage and rows must be at least 1, got {self.stage} and {self.rows}.")
+
+    def key_for(self, key: Key) -> Key:
+        """Return the key without its target class."""
+        if key.labels == "keyed":
+            raise InputError(
+                "NTL makes a model misread marked images, whatever it answers, but the key draws a label for each. Use "
+                "a key with labels='untargeted'."
+            )
+        return replace(key, labels="untargeted", target=None, marks=None, bound=None, pool=None)
+
+    def passes(self, train: TrainSettings, images: float) -> float:
+        """Return the image passes of a training with so many images of the owner."""
+        return train.epochs * images * (1 + (self.rows or train.batch_size) / train.batch_size)
+
+    def run(self, job: Embedding) -> None:
+        """Train once, on the owner's images as they are and marked copies of them."""
+        size = len(job.data)
+        count = job.key.count or (size if self.fraction == 1 else watermark_count(size, self.fraction))
+        samples = job.key.samples(job.data, purpose="embed", count=count)
+        how = job.settings
+        marked = MarkedBatches(
+            samples, self.rows or min(how.batch_size, size),
+            augmentation=how.augmentation, normalize=how.normalize, seed=job.seed,
+        )  # fmt: skip
+        place = feature_map(job, self.stage)
+        data = with_negatives(job.data, job.key, self.negatives, torch.empty(0, dtype=torch.int64))
+        job.train(data, _NTLObjective(self, marked, place, how.label_smoothing), samples)
+
+
+def feature_map(job: Embedding, stage: int) -> Place:
+    """Return where the last feature map of resolution number ``stage`` comes from; the last there is, if fewer."""
+    weight = next(weight for weight in job.model.parameters() if weight.is_floating_point())
+    images = to_float(job.data.gather(torch.arange(min(2, len(job.data)))).images.to(weight.device))
+    try:
+        places = stage_outputs(job.model, normalise(images, job.settings.normalize).to(weight.dtype))
+    except InputError as error:
+        raise InputError(
+            f"{type(job.model).__name__} shows no feature map (N, C, H, W) or (N, tokens, D) at the output of any "
+            "module, in which NTL could set marked images apart. Choose another method, such as vanilla."
+        ) from error
+    return places[min(stage, len(places)) - 1]

@@ -1,0 +1,379 @@
+"""The steps of the offline check, in their order; :mod:`indelible.evidence.check` says what each compares."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import load as parse_tensors
+
+from indelible.base.errors import DamagedFileError
+from indelible.base.merkle import tree_root
+from indelible.data.digests import image_digests
+from indelible.evidence.bundle import CLAIM, IMAGES, LOG, MANIFEST, MANIFEST_SIGNATURE, check_manifest, read_files
+from indelible.evidence.canonical import Kind, canonical, fields_of, parse
+from indelible.evidence.claim import FORMAT, chosen, judge, sample_questions
+from indelible.evidence.codebook_checks import AUDITOR, check_carriers, check_classes, check_codebook_form, check_marks
+from indelible.evidence.codebook_opening import key_hashes
+from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment, entries_of
+from indelible.evidence.decision import KEYED, WITH_DECOYS, same
+from indelible.evidence.opening import Questions, decoy_secrets, decoys_digest, default_challenge, shown_decoys
+from indelible.evidence.sample_checks import check_form, check_images, check_labels, check_openings
+from indelible.evidence.signing import is_signed
+from indelible.evidence.timestamp import REPLY, ROOTS, Stamp, read_roots, verify_timestamp
+from indelible.keys.codebook import marks_root
+from indelible.keys.key import Key
+from indelible.verification.suspects.log import Recorded, parse_log
+from indelible.verification.suspects.suspect import Suspect, answers
+
+_CLAIM: Mapping[str, Kind] = {
+    "format": int, "commitment": str, "number": int, "challenge": str, "by": str, "suspect": dict,
+    "log": str, "verdict": dict, "opened": list, "created": str, "label_key": (str, type(None)),
+    "codebook": (dict, type(None)), "decoys": (list, type(None)),
+}  # fmt: skip
+_TRIES = (
+    "A claimant who tried N {} before the commitment has N times the chance of a false verdict. Multiply the p-value "
+    "by the number of tries that you believe possible (2^40 tries: 1e-18 becomes one in a million)."
+)
+_SOUGHT = (
+    "The check did not show that the samples are derived from a secret. The claimant could have searched for images "
+    "that any model answers this way, or adversarial ones. Ask to see the key under seal (--key)."
+)
+_SOUGHT_BUT_DRAWN = (
+    "The claimant may have chosen the images, but not their labels, which were drawn after the images were fixed. "
+    + _TRIES.format("label keys")
+)
+_TRIED_MARKS = (
+    "The claimant may have chosen the marks, but not their classes, which were drawn after all marks were fixed. "
+    + _TRIES.format("codebooks")
+)
+_BROUGHT = (
+    "The classes are bound to no carriers. A claimant who chose the carriers could have fitted them to the "
+    "classes, and the claim has no weight. Compare them with the images that you brought (--data)."
+)
+
+
+@dataclass
+class Work:
+    """What is to be checked, and what the steps find out, one after the other."""
+
+    folder: Path
+    roots: bytes | None
+    challenge: str | None
+    public_key: str | None
+    key: Key | None
+    carriers: Any
+    suspect: Suspect | None
+    files: dict[str, bytes] = field(default_factory=dict)
+    commitment: Commitment | None = None
+    claim: dict[str, Any] = field(default_factory=dict)
+    stamp: Stamp | None = None
+    log: Recorded | None = None
+    questions: Questions | None = None
+    derived: bool = False
+    drawn: bool = False
+    caveats: list[str] = field(default_factory=list)
+
+    @property
+    def brought(self) -> str | None:
+        """Where the carriers of a codebook come from, as far as that is shown; see :class:`Checked`."""
+        book = None if self.commitment is None else self.commitment.codebook
+        if book is None or book["carriers"] != AUDITOR:
+            return None if book is None else str(book["carriers"])
+        return "open" if self.carriers is None else "compared"
+
+    @property
+    def compared(self) -> tuple[Recorded, Questions]:
+        """The log and what it has to answer; steps that need them run after those that read them."""
+        if self.log is None or self.questions is None:
+            raise DamagedFileError("there is nothing to compare")
+        return self.log, self.questions
+
+    @property
+    def stated(self) -> Commitment:
+        """The commitment; a step that needs it runs after the one that reads it."""
+        if self.commitment is None:
+            raise DamagedFileError("there is no commitment")
+        return self.commitment
+
+
+def _read(work: Work) -> str:
+    work.files = read_files(work.folder)
+    return f"{len(work.files)} files, all known"
+
+
+def _manifest(work: Work) -> str:
+    check_manifest(work.files)
+    return "the digest of every file is the listed one"
+
+
+def _commitment(work: Work) -> str:
+    work.commitment = Commitment.of(work.files[STATEMENT], work.files[SIGNATURE])
+    if work.public_key is not None and work.public_key.lower() != work.commitment.public_key:
+        raise DamagedFileError(f"it is signed by {work.commitment.public_key[:16]}..., not by the key that you gave")
+    if work.public_key is None:
+        work.caveats.append("Find out who holds the public key: the check does not prove the names in a commitment.")
+    return f"{work.commitment.samples} {work.commitment.what}, signed by {work.commitment.public_key[:16]}..."
+
+
+def _manifest_signature(work: Work) -> str:
+    if not is_signed(work.stated.public_key, "manifest", work.files[MANIFEST], work.files[MANIFEST_SIGNATURE]):
+        raise DamagedFileError(f"{MANIFEST_SIGNATURE} is not the signature of {MANIFEST} by the committed key")
+    return "signed by the same key"
+
+
+def _timestamp(work: Work) -> str:
+    reply, own = work.files.get(REPLY), work.files.get(ROOTS)
+    if reply is None:
+        if work.roots is not None or own is not None:
+            raise DamagedFileError("the bundle has no timestamp: nothing shows when the commitment was made")
+        work.caveats.append("There is no timestamp: nothing shows when the commitment was made.")
+        return "none"
+    trusted = work.roots if work.roots is not None else own
+    if trusted is None:
+        raise DamagedFileError("there is a timestamp but no root certificate to check it with")
+    try:
+        stamp = verify_timestamp(work.stated.content, reply, read_roots(trusted, "the roots"))
+    except DamagedFileError as error:
+        if work.roots is None or own is None:
+            raise
+        other = verify_timestamp(work.stated.content, reply, read_roots(own, "the roots"))
+        raise DamagedFileError(
+            f"the timestamp is by {other.authority!r:.120}, which the roots that you gave do not certify: either "
+            "they belong to another authority, or the claimant made this one"
+        ) from error
+    work.stamp = stamp
+    if work.roots is None:
+        work.caveats.append(
+            "The timestamp was checked with the root of the bundle, which proves nothing: give the "
+            "authority's root yourself (--roots)."
+        )
+    return f"{stamp.time} by {stamp.authority}" + (" (root of the bundle)" if work.roots is None else "")
+
+
+def _claim(work: Work) -> str:
+    found = parse(work.files[CLAIM], CLAIM)
+    if found.get("format") != FORMAT:
+        raise DamagedFileError(
+            f"{CLAIM} has format {found.get('format')!r:.20}, this version reads {FORMAT}: use the one that made it"
+        )
+    fields_of(found, _CLAIM, CLAIM)
+    if found["commitment"] != work.stated.digest:
+        raise DamagedFileError("the claim is of another commitment")
+    stated = work.stated
+    number, allowed = found["number"], stated.repeatable or found["number"] < stated.claims
+    if len(found["opened"]) != stated.opens or number < 0 or not allowed:
+        raise DamagedFileError(
+            f"the commitment allows {stated.claims} claims that open {stated.opens} {stated.what} each, but this "
+            f"is number {number} and opens {len(found['opened'])}"
+        )
+    if (found["decoys"] is None) != (stated.test not in WITH_DECOYS):
+        raise DamagedFileError("a claim shows the secrets of its decoys if the test asks any, and only then")
+    of = f"{number + 1}" if stated.repeatable else f"{number + 1} of {stated.claims}"
+    if stated.codebook is not None:
+        check_codebook_form(found)
+        work.claim = found
+        return f"number {of}, {stated.opens} of {stated.samples} marks opened"
+    if found["codebook"] is not None:
+        raise DamagedFileError("the claim shows a codebook, but the committed key has none")
+    check_form(found["opened"])
+    work.claim = found
+    return f"number {of}, {stated.opens} samples opened"
+
+
+def _challenge(work: Work) -> str:
+    claim = work.claim
+    if claim["by"] not in {"auditor", "claimant"}:
+        raise DamagedFileError("a challenge is by the auditor or by the claimant")
+    if claim["by"] == "claimant" and claim["challenge"] != default_challenge(claim["number"]):
+        raise DamagedFileError("no auditor set the challenge, but it is not the one that the claim's number gives")
+    if work.challenge is not None and (claim["challenge"] != work.challenge or claim["by"] != "auditor"):
+        raise DamagedFileError(f"the challenge is {claim['challenge']!r:.80}, not the one that you set")
+    if [entry["index"] for entry in claim["opened"]] != chosen(work.stated, claim["challenge"], claim["number"]):
+        raise DamagedFileError(
+            f"the opened {work.stated.what} are not those that the challenge decides: picked by hand, or replayed"
+        )
+    if work.challenge is None and not work.stated.repeatable:
+        work.caveats.append(
+            f"You set no challenge: the claimant could know beforehand which {work.stated.what} would be opened. Give "
+            "one of your own (--challenge) for the next."
+        )
+    if work.stated.repeatable and claim["number"] > 0:
+        work.caveats.append(
+            f"This is claim number {claim['number'] + 1} of the commitment. If the others were against other models, "
+            "multiply the p-value by their number."
+        )
+    return f"{claim['challenge']!r} by the {claim['by']}"
+
+
+def _openings(work: Work) -> str:
+    stated, opened = work.stated, work.claim["opened"]
+    if stated.codebook is not None:
+        check_marks(stated, work.claim)
+        return f"the seeds of {len(opened)} of {stated.samples} marks lead to the committed root"
+    shown_decoys(work.claim["decoys"], stated.decoys)
+    check_openings(stated, opened)
+    return f"{len(opened)} of {stated.samples} lead to the committed root"
+
+
+def _labels(work: Work) -> str:
+    if work.stated.codebook is not None:
+        drawn = check_classes(work.stated, work.claim)
+        work.drawn = True
+        return f"the classes of {len(drawn)} marks drawn again by the committed class key"
+    says = check_labels(work.stated, work.claim)
+    work.drawn = work.stated.test == KEYED
+    return says
+
+
+def _images(work: Work) -> str:
+    try:
+        tensors = parse_tensors(work.files[IMAGES])
+    except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError) as error:
+        raise DamagedFileError(f"{IMAGES} is not a safetensors file ({error!s:.80})") from error
+    if work.stated.codebook is not None:
+        return _stamped(work, tensors)
+    opened = work.claim["opened"]
+    carriers = check_images(work.stated, opened, tensors)
+    labels = torch.tensor([one["label"] for one in opened])
+    decoys = shown_decoys(work.claim["decoys"], work.stated.decoys)
+    work.questions = sample_questions(work.stated, decoys, tensors["samples"], labels, carriers)
+    return f"{len(opened)} samples and carriers have the committed digests"
+
+
+def _stamped(work: Work, tensors: Mapping[str, torch.Tensor]) -> str:
+    """Derive the samples of a codebook from the shown seeds and carriers."""
+    if not tensors.keys() <= {"images"}:
+        raise DamagedFileError(f"{IMAGES} holds other tensors than images")
+    samples, true = check_carriers(work.stated, work.claim, tensors.get("images"), work.carriers)
+    work.questions = Questions(samples=samples, labels=check_classes(work.stated, work.claim), true=true)
+    marks, each = len(work.claim["opened"]), len(work.claim["codebook"]["images"])
+    what = {
+        "set aside": f"{each} carriers lead to the root that the classes are bound to",
+        "compared": f"{each} carriers are those that you gave",
+        "open": f"{each} carriers, said to be the auditor's",
+        "none": f"{each} images lead to the root of the pool" if tensors else "images are generated",
+    }[work.brought or "none"]
+    if work.brought == "open":
+        work.caveats.append(_BROUGHT)
+    return f"{what}; {marks} marks derived from their seeds, {len(samples)} samples"
+
+
+def _log(work: Work) -> str:
+    found, claim = parse_log(work.files[LOG], LOG), work.claim
+    about = {"commitment": work.stated.digest, "challenge": claim["challenge"], "number": claim["number"]}
+    if canonical(dict(found.about)) != canonical(about):
+        raise DamagedFileError("the log is of another claim")
+    if canonical(dict(found.suspect)) != canonical(claim["suspect"]):
+        raise DamagedFileError("the log is of another suspect than the claim")
+    if found.head != claim["log"]:
+        raise DamagedFileError("the log does not end as the claim says: it was continued, cut off or replaced")
+    if found.classes != work.stated.key.get("classes"):
+        raise DamagedFileError("the log is of another number of classes")
+    work.log = found
+    return f"{len(found.answers)} answers in {found.requests} requests, chain unbroken"
+
+
+class _FromLog:
+    """Answers from the log; of a codebook, the opened marks and the images of each are for the message."""
+
+    def __init__(self, log: Recorded, each: int = 0, marks: Sequence[int] = ()) -> None:
+        self._answers, self.used, self._each, self._marks = log.answers, set[str](), each, marks
+
+    def predict(self, images: torch.Tensor) -> torch.Tensor:
+        digests = image_digests(images)
+        self.used |= set(digests)
+        missing = [place for place, digest in enumerate(digests) if digest not in self._answers]
+        if missing and self._marks:
+            absent = sorted({self._marks[place // self._each] for place in missing})
+            raise DamagedFileError(
+                f"{len(missing)} of {len(digests)} samples are not answered in the log, the first of mark {absent[0]} "
+                f"(marks concerned: {len(absent)})"
+            )
+        if missing:
+            raise DamagedFileError(
+                f"an image that has to be asked is not answered in the log ({digests[missing[0]][:16]}...)"
+            )
+        return torch.tensor([self._answers[digest] for digest in digests], dtype=torch.int64)
+
+
+def _answers(work: Work) -> str:
+    marks = [entry["index"] for entry in work.claim["opened"]] if work.stated.codebook is not None else []
+    log, asked = work.compared
+    source = _FromLog(log, len(asked.samples) // max(1, len(marks)), marks)
+    plain = [] if asked.plain is None else [asked.plain]
+    for images in [asked.samples, *plain, *(one.images for one in asked.decoys)]:
+        source.predict(images)
+    other = log.answers.keys() - source.used
+    if other:
+        raise DamagedFileError(
+            f"{len(other)} images were asked that belong neither to the samples nor to the decoys"
+            if not marks else f"{len(other)} images were asked that are no samples of the opened marks"
+        )  # fmt: skip
+    if work.suspect is None:
+        work.caveats.append("The answers are the claimant's record of them: ask the suspect again to see (--suspect).")
+    if marks:
+        return f"{len(source.used)} different images: the samples of {len(marks)} marks, nothing else"
+    carriers = ", their carriers" if plain else ""
+    return f"{len(source.used)} images: the opened samples{carriers} and {len(asked.decoys)} decoy keys, nothing else"
+
+
+def _verdict(work: Work) -> str:
+    log, asked = work.compared
+    again = judge(work.stated, asked, _FromLog(log).predict)
+    if not same(again, work.claim["verdict"]) or work.claim["verdict"].get("sentence") != again["sentence"]:
+        raise DamagedFileError(
+            f"the answers give {again['hits']} of {again['trials']} hits and p = {again['p_value']:.1e}, not the "
+            "verdict of the claim"
+        )
+    return f"{again['hits']} of {again['trials']} hits, p = {again['p_value']:.1e}: computed again"
+
+
+def _key(work: Work) -> str | None:
+    book = work.stated.codebook
+    if work.key is None:
+        work.caveats.append(_TRIED_MARKS if book is not None else _SOUGHT_BUT_DRAWN if work.drawn else _SOUGHT)
+        return None
+    if work.key.marks != work.stated.key.get("marks"):
+        raise DamagedFileError(
+            f"the key that you gave has {work.key.marks or 'no'} marks, the committed one "
+            f"{work.stated.key.get('marks') or 'none'}"
+        )
+    if work.key.digest != work.stated.key_digest:
+        raise DamagedFileError("the key that you gave is not the committed one")
+    if book is not None:
+        shown = all(book[name] == value for name, value in key_hashes(work.key).items())
+        if not shown or marks_root(work.key.secret, work.stated.samples).hex() != work.stated.root:
+            raise DamagedFileError("the key does not give the committed marks and classes")
+        work.derived = True
+        return "all committed marks, classes and the choice of carriers are derived from the key"
+    if work.stated.decoys is not None and decoys_digest(decoy_secrets(work.key)) != work.stated.decoys:
+        raise DamagedFileError("the decoys are not those of the key")
+    entries = entries_of(work.key, work.carriers, samples=work.stated.samples, purpose=work.stated.purpose)
+    if tree_root(entries.leaves).hex() != work.stated.root:
+        raise DamagedFileError("the key does not give the committed samples on these carriers")
+    work.derived = True
+    return "all committed samples are derived from the key"
+
+
+def _suspect(work: Work) -> str | None:
+    if work.suspect is None or work.questions is None:
+        return None
+    suspect, classes = work.suspect, int(work.stated.key["classes"])
+    again = judge(work.stated, work.questions, lambda images: answers(suspect, images, classes))
+    if again["owned"] != work.claim["verdict"]["owned"]:
+        raise DamagedFileError(
+            f"asked again, the suspect answers {again['hits']} of {again['trials']} samples with their labels, "
+            f"p = {again['p_value']:.1e}: another verdict than the claim's"
+        )
+    return f"asked again: {again['hits']} of {again['trials']} hits, p = {again['p_value']:.1e}"
+
+
+STEPS: Sequence[tuple[str, Callable[[Work], str | None]]] = (
+    ("files", _read), ("manifest", _manifest), ("commitment", _commitment),
+    ("manifest signature", _manifest_signature), ("timestamp", _timestamp), ("claim", _claim),
+    ("challenge", _challenge), ("openings", _openings), ("labels", _labels), ("images", _images), ("query log", _log),
+    ("answers", _answers), ("verdict", _verdict), ("key", _key), ("suspect", _suspect),
+)  # fmt: skip

@@ -1,0 +1,256 @@
+"""Figures of analyses: the same numbers as PNG and SVG at column width, and inline for the page in light and dark.
+
+Figures of rates are here: against what was varied, during an attack, and against what a method costs.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from indelible.analyze.analysis import Analysis
+from indelible.analyze.dynamics import Dynamics
+from indelible.analyze.frontier import Frontier, Spot
+from indelible.analyze.parameter_curves import Curves, Line, RatePoint
+from indelible.base.errors import InputError
+from indelible.base.files import write_bytes, write_text
+from indelible.report.drawing import (
+    COLUMN,
+    Drawing,
+    Ink,
+    as_png,
+    as_svg,
+    can_draw,
+    legend,
+    literal,
+    percent_axis,
+    series,
+)
+from indelible.report.format import join_words, verdict_sign
+from indelible.report.model_figures import batchnorm_drawing, landscape_drawing, samples_drawing, tsne_drawing
+from indelible.report.page_look import slot_of
+
+if TYPE_CHECKING:
+    from matplotlib import figure as mpl
+    from matplotlib.axes import Axes
+
+_AXES = {
+    "eps": "ε, size of the perturbation relative to the weights", "target": "target class",
+    "size": "size of the mark (1: the paper's)", "transparency": "transparency of the mark",
+    "architecture": "architecture", "threshold": "pruning threshold of ANP", "t": "t on the path of MCR",
+    "rate": "share of channels that FP prunes", "u": "deviations above the mean from which CLP or BNP prunes",
+    "share": "share of weights that magnitude pruning drops", "weight_bits": "bits of a quantised weight",
+    "sigma": "noise on the weights, relative to their size",
+}  # fmt: skip
+_TRACKS = (0, 2, 4, 5, 1, 3)  # the first two are the farthest apart
+_ASIDE = 0.04
+_APP, _OTHER = 2, 0  # looks: APP's in every figure, and Vanilla's
+_VANILLA, _CONTROL = "Vanilla", "control, eps 0"
+
+
+def curves_drawing(result: Curves) -> Drawing:
+    """Return the figure of curves."""
+    ends = [
+        f"{line.label} at {100 * line.marks[-1].wsr:.1f} %" for line in result.lines if line.marks[-1].wsr is not None
+    ]
+    alt = f"WSR and BA against {_AXES[result.variable]}. WSR at the last value: {join_words(ends)}."
+
+    def plot(figure: "mpl.Figure", ink: Ink) -> None:
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.25, 1))
+        named = list(dict.fromkeys(mark.x for line in result.lines for mark in line.marks))
+        for axes, rate in ((above, "wsr"), (below, "ba")):
+            for number, line in enumerate(result.lines):
+                _line(axes, line, rate, number, named, ink)
+            percent_axis(axes, f"{rate.upper()} in %")
+        if any(mark.at is None for line in result.lines for mark in line.marks):
+            below.set_xticks(range(len(named)), list(map(literal, named)))
+        below.set_xlabel(_AXES[result.variable])
+        legend(above, ink, loc="best")
+
+    return Drawing(COLUMN, 92, plot, alt)
+
+
+def _line(axes: "Axes", line: Line, rate: str, number: int, named: list[str], ink: Ink) -> None:
+    def place(mark: RatePoint) -> float:
+        return float(named.index(mark.x)) if mark.at is None else mark.at
+
+    known = [mark for mark in line.marks if getattr(mark, rate) is not None]
+    xs, ys = [place(mark) for mark in known], [100 * getattr(mark, rate) for mark in known]
+    lost = [at for at, mark in enumerate(known) if rate == "wsr" and mark.owned < mark.verdicts]
+    series(axes, xs, ys, number, ink, literal(line.label), hollow=lost)
+    colour = ink[slot_of(number).name]
+    bars = [100 * (getattr(mark, f"{rate}_sd") or 0.0) for mark in known]
+    if any(bars):
+        axes.errorbar(xs, ys, bars, fmt="none", ecolor=colour, elinewidth=0.7, capsize=1.5)
+    if rate != "wsr":
+        return
+    reported = [(place(mark), 100 * mark.reported_wsr) for mark in known if mark.reported_wsr is not None]
+    if reported:
+        axes.plot(
+            *zip(*reported, strict=True), linestyle="none", marker="x", color=colour, markersize=5,
+            label=literal(f"{line.label}, reported"),
+        )  # fmt: skip
+
+
+def dynamics_drawing(result: Dynamics) -> Drawing:
+    """Return the figure of WSR and BA during an attack."""
+    alt = f"WSR, BA and relative distance travelled over the steps of {result.settings.attack.upper()}. "
+    alt += " ".join(result.sentences())
+
+    def plot(figure: "mpl.Figure", ink: Ink) -> None:
+        top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(1.3, 1, 0.9))
+        for number, track in enumerate(result.tracks):
+            steps = [one.step for one in track.moments]
+            for axes, name, scale in ((top, "wsr", 100), (middle, "ba", 100), (bottom, "distance", 1)):
+                values = [scale * getattr(one, name) for one in track.moments]
+                series(axes, steps, values, _TRACKS[number % len(_TRACKS)], ink, literal(track.label))
+                if (lost := track.lost) is not None:
+                    axes.plot(
+                        [lost.step], [scale * getattr(lost, name)], marker="o", markersize=8, markerfacecolor="none",
+                        markeredgecolor=ink["ink"], markeredgewidth=1.0, clip_on=False, linestyle="none",
+                        label=f"verdict stops holding (α = {result.settings.alpha:g})" if axes is top else None,
+                    )  # fmt: skip
+        percent_axis(top, "WSR in %")
+        percent_axis(middle, "BA in %")
+        bottom.set_ylabel("relative distance")
+        bottom.set_ylim(bottom=0)
+        bottom.grid(visible=True, axis="y")
+        bottom.set_xlabel(f"steps of {result.settings.attack.upper()}")
+        figure.align_ylabels([top, middle, bottom])
+        handles, labels = top.get_legend_handles_labels()
+        # The ring stands once, behind the models.
+        once = dict(sorted(zip(labels, handles, strict=True), key=lambda pair: pair[0].startswith("verdict ")))
+        legend(top, ink, handles=list(once.values()), labels=list(once), loc="best")
+
+    return Drawing(COLUMN, 105, plot, alt)
+
+
+def frontier_drawing(result: Frontier) -> Drawing:
+    """Return the figure of cost against robustness."""
+    alt = f"WSR after {result.attack.upper()} and BA against the cost of training. " + " ".join(result.sentences())
+
+    def plot(figure: "mpl.Figure", ink: Ink) -> None:
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.5, 1))
+        for axes, rate in ((above, "wsr"), (below, "ba")):
+            _spots(axes, result, rate, ink)
+        best = result.best()
+        if len(best) > 1:
+            above.plot(
+                [spot.cost for spot in best], [100 * spot.wsr for spot in best], color=ink[slot_of(_APP).name],
+                linewidth=0.8, zorder=1, label="no cheaper variant keeps more",
+            )  # fmt: skip
+        percent_axis(above, f"WSR in % after {literal(result.attack.upper())}")
+        below.set_ylabel("BA in %")
+        low, high = below.get_ylim()
+        below.set_ylim(low - 0.35 * (high - low), high)  # room for the names
+        below.grid(visible=True, axis="y")
+        below.set_xlabel("image passes relative to plain training")
+        figure.align_ylabels([above, below])
+        legend(above, ink, loc="best")
+
+    return Drawing(COLUMN, 100, plot, alt)
+
+
+def _spots(axes: "Axes", result: Frontier, rate: str, ink: Ink) -> None:
+    known = {spot.label: number for number, spot in enumerate(result.spots)}
+    sorts = [_sort(spot) for spot in result.spots]
+    for number, (spot, sort) in enumerate(zip(result.spots, sorts, strict=True)):
+        look = slot_of(_OTHER if sort == _VANILLA else _APP)
+        colour, named = ink[look.name], sort != _CONTROL
+        value, place = 100 * getattr(spot, rate), _place(result, number)
+        lowest = value
+        if rate == "wsr":
+            lowest = 100 * spot.low
+            axes.plot([place] * 2, [lowest, 100 * spot.high], color=colour, linewidth=0.7)
+        axes.plot(
+            [place], [value], linestyle="none", marker=look.marker, markersize=5, clip_on=False, color=colour,
+            markerfacecolor=colour if named else ink["ground"],
+            label=sort if sort not in sorts[:number] else None,  # each sort stands in the legend once
+        )  # fmt: skip
+        if spot.control is not None:
+            other = known[spot.control]
+            axes.plot(
+                [place, _place(result, other)], [value, 100 * getattr(result.spots[other], rate)], color=ink["ink"],
+                linewidth=0.5, linestyle=":", zorder=0,
+            )  # fmt: skip
+        sign = verdict_sign([True] * spot.owned + [False] * (spot.verdicts - spot.owned))
+        if named:
+            axes.annotate(
+                literal(f"{spot.label} {sign}" if rate == "wsr" else spot.label), (place, lowest), xytext=(0, -5),
+                textcoords="offset points", fontsize=6, rotation=90, ha="center", va="top",
+            )  # fmt: skip
+        elif rate == "wsr":
+            axes.annotate(sign, (place, value), xytext=(5, -2), textcoords="offset points", fontsize=6)
+
+
+def _place(result: Frontier, number: int) -> float:
+    """Return where a spot stands: at its cost; several of one cost stand side by side around it."""
+    cost = result.spots[number].cost
+    alike = [other for other, spot in enumerate(result.spots) if spot.cost == cost]
+    return cost + _ASIDE * (alike.index(number) - (len(alike) - 1) / 2)
+
+
+def _sort(spot: Spot) -> str:
+    """Name what a spot is; only APP and its controls cost more than plain training."""
+    return "APP" if spot.perturbed else _CONTROL if spot.cost > 1.0 else _VANILLA
+
+
+@dataclass(frozen=True)
+class Figure:
+    """How an analysis is drawn, what a page calls it, and what a reader must know beside it."""
+
+    drawing: Callable[[Any], Drawing]
+    title: str
+    note: str = ""
+
+
+FIGURES: Mapping[str, Figure] = {
+    "landscape": Figure(
+        landscape_drawing,
+        "The neighbourhood of each model",
+        "Black dot: the model itself. Red star: after 40 iterations of fine-tuning. Dashed: 50 %. BatchNorm "
+        "statistics are estimated anew at every point. WSR is not a verdict: a codebook's may hold far below 50 %.",
+    ),
+    "batchnorm": Figure(
+        batchnorm_drawing,
+        "BatchNorm statistics of clean and watermark samples",
+    ),
+    "tsne": Figure(
+        tsne_drawing,
+        "Features in two dimensions",
+        "Panels of one row share one map; those of different models do not. The share of neighbours is counted in "
+        "the feature space, not in the picture.",
+    ),
+    "samples": Figure(
+        samples_drawing,
+        "Kinds, sizes and transparencies of marks",
+    ),
+    "curves": Figure(
+        curves_drawing,
+        "What was varied",
+        "Bars: standard deviation over seeds. Hollow markers of WSR: a seed's verdict does not show ownership. "
+        "Crosses: reported by the paper.",
+    ),
+    "dynamics": Figure(
+        dynamics_drawing,
+        "The watermark during an attack",
+        "Measured with the key, which the attacker does not have.",
+    ),
+    "frontier": Figure(
+        frontier_drawing,
+        "Cost against robustness",
+        "Open rings are controls: eps 0, the same exposure to watermark samples. Lines span kinds and seeds. "
+        "Variants of the same cost are side by side. After a name: how many verdicts show ownership.",
+    ),
+}
+"""Name of an analysis -> its figure."""
+
+
+def write_figure(analysis: Analysis, folder: str | Path) -> list[Path]:
+    """Draw an analysis into ``folder`` as ``figure.png`` and ``figure.svg``; return their paths."""
+    if not can_draw():
+        raise InputError('figures need matplotlib. Run: pip install "indelible[plots]"')
+    drawing, place = FIGURES[analysis.figure].drawing(analysis), Path(folder)
+    write_bytes(place / "figure.png", as_png(drawing))
+    write_text(place / "figure.svg", as_svg(drawing))
+    return [place / "figure.png", place / "figure.svg"]

@@ -1,0 +1,217 @@
+"""Models of run folders, each with its stages: before any attack, and after every attack that was made on it.
+
+Methods and attacks are named in words, so that a reader of a table needs no settings file beside it. A control is named
+after what it is: APP without perturbation is "c-BN only (eps 0)", not a second APP.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from indelible.attacks import ATTACKS
+from indelible.base.files import canonical_json
+from indelible.base.records import Record
+from indelible.bench.measurement import PAPER_ATTACKS, Measurement, of_run, run_folders
+from indelible.embedding import EMBEDDINGS
+from indelible.train.run_folder import Run
+
+UNMARKED = "Unmarked model"
+
+
+@dataclass(frozen=True)
+class ModelStages:
+    """One model and what was done to it: a row of the before/after table."""
+
+    label: str  # what it is called, different for each model
+    method: str  # the method in words, shared by models that differ in seed only
+    marked: bool  # whether it carries a watermark
+    before: Measurement | None  # the model as its owner made it; None if only the attacked model is at hand
+    after: tuple[Measurement, ...] = ()  # one measurement for each attack
+
+    @property
+    def stages(self) -> tuple[Measurement, ...]:
+        """All stages in order of time."""
+        return self.after if self.before is None else (self.before, *self.after)
+
+    @property
+    def by_attack(self) -> Mapping[str, Measurement]:
+        """The stage after each attack, the paper's first; of several runs of one attack the last."""
+        found = {str(stage.attack): stage for stage in self.after}
+        return {name: found[name] for name in sorted(found, key=_paper_first)}
+
+    @property
+    def avg_drop(self) -> float | None:
+        """The mean drop of WSR over those of the paper's attacks that were run; None when none was."""
+        kept = [stage.wsr for name, stage in self.by_attack.items() if name in PAPER_ATTACKS]
+        return average_drop(None if self.before is None else self.before.wsr, kept)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return rates and verdicts of all stages as plain JSON values."""
+        kind = "" if self.before is None else self.before.mark
+        after = {name: _rates(stage) for name, stage in self.by_attack.items()}
+        return {"label": self.label, "kind": kind, **_rates(self.before), "avg_drop": self.avg_drop, "after": after}
+
+
+def _paper_first(name: str) -> int:
+    return PAPER_ATTACKS.index(name) if name in PAPER_ATTACKS else len(PAPER_ATTACKS)
+
+
+def _rates(stage: Measurement | None) -> dict[str, Any]:
+    return {name: getattr(stage, name, None) for name in ("ba", "wsr", "owned", "p_value")}
+
+
+def average_drop(before: float | None, after: Sequence[float | None]) -> float | None:
+    """Return the mean of ``before`` minus each of ``after``; what was not measured does not count."""
+    measured = [rate for rate in after if rate is not None]
+    if before is None or not measured:
+        return None
+    return before - sum(measured) / len(measured)
+
+
+def run_of(stage: Measurement) -> Run:
+    """Return the run that a stage was read from."""
+    if stage.run is None:
+        raise ValueError("the measurement was not read from a run")
+    return stage.run
+
+
+def collect(paths: Sequence[str | Path]) -> list[ModelStages]:
+    """Read runs and put attacks under the models they were made on.
+
+    A model whose attack is named comes along even if it is not named itself: without it there is no "before".
+    """
+    runs = {folder.resolve(): Run.load(folder) for folder in run_folders(paths)}
+    parents: dict[Path, Path] = {}
+    for place, run in list(runs.items()):
+        if run.record.verb == "attack" and run.parent is not None:
+            parents[place] = run.parent.resolve()
+            if parents[place] not in runs and Run.finished(run.parent):
+                runs[parents[place]] = Run.load(run.parent)
+    attacks = [place for place, run in runs.items() if run.record.verb == "attack"]
+    titles = attack_titles([runs[place].record for place in attacks])
+    made = {place: of_run(runs[place], title) for place, title in zip(attacks, titles, strict=True)}
+    found = [
+        _model(run, [made[place] for place in attacks if parents.get(place) == origin])
+        for origin, run in runs.items()
+        if run.record.verb != "attack"
+    ]
+    for place in attacks:
+        if parents.get(place) not in runs:
+            name = f"{runs[place].folder.name} (model before the attack not available)"
+            found.append(ModelStages(name, name, True, None, (made[place],)))
+    return _told_apart(sorted(found, key=_rank))
+
+
+def _model(run: Run, after: Sequence[Measurement]) -> ModelStages:
+    title = method_title(run.record)
+    return ModelStages(title, title, carries_mark(run.record), of_run(run), _distinct_columns(after))
+
+
+def _rank(model: ModelStages) -> tuple[int, str, int]:
+    """Plain methods, then their controls, then APP, then what carries no mark: the order in which one compares."""
+    first = run_of(model.stages[0]).record
+    place = 3 if not model.marked else 0 if first.method != "app" else 2 if model.method == "APP with c-BN" else 1
+    return place, model.method, first.seed
+
+
+def _distinct_columns(stages: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """Tell apart attacks of the same settings on one model: by seed, else by folder."""
+    tellers: list[Callable[[Run], str]] = [lambda run: f"seed {run.record.seed}", lambda run: run.folder.name]
+    columns = _distinct([str(stage.column) for stage in stages], [run_of(stage) for stage in stages], tellers)
+    return tuple(replace(stage, column=column) for stage, column in zip(stages, columns, strict=True))
+
+
+def _told_apart(models: Sequence[ModelStages]) -> list[ModelStages]:
+    """Give each model its own label: by seed, by kind of mark, else by folder, whichever is enough."""
+    tellers: list[Callable[[Run], str]] = [
+        lambda run: f"seed {run.record.seed}",
+        lambda run: str(run.record.inputs.get("kind", "")),
+        lambda run: run.folder.name,
+        lambda run: str(run.folder),
+    ]
+    labels = _distinct([model.label for model in models], [run_of(model.stages[0]) for model in models], tellers)
+    return [replace(model, label=label) for model, label in zip(models, labels, strict=True)]
+
+
+def _distinct(names: Sequence[str], runs: Sequence[Run], tellers: Sequence[Callable[[Run], str]]) -> list[str]:
+    """Add to names that are shared what the first teller, then the next, has to say, if that differs."""
+    found = list(names)
+    for tell in tellers:
+        for name in {name for name in found if found.count(name) > 1}:
+            at = [number for number, known in enumerate(found) if known == name]
+            if len({tell(runs[number]) for number in at}) > 1:
+                for number in at:
+                    found[number] = f"{name}, {tell(runs[number])}"
+    return found
+
+
+def own_settings(record: Record) -> Mapping[str, Any]:
+    """Return the settings of the method itself, apart from those of the training."""
+    found = record.settings.get("method")
+    return found if isinstance(found, Mapping) else {}
+
+
+def is_marked(record: Record) -> bool:
+    """Tell whether the run is one of an embedding method or an attack, not of plain training."""
+    return record.verb != "train" and record.method != "none"
+
+
+def carries_mark(record: Record) -> bool:
+    """Tell whether the run put a watermark into its model; Vanilla with no share of marked images puts none."""
+    return is_marked(record) and not (record.method == "vanilla" and own_settings(record).get("fraction") == 0)
+
+
+def method_title(record: Record) -> str:
+    """Name an embedding run's method in words."""
+    if not carries_mark(record):
+        return UNMARKED
+    if record.method == "app":
+        return _app_title(own_settings(record))
+    return EMBEDDINGS[record.method].title if record.method in EMBEDDINGS else _last(record.method)
+
+
+def _app_title(settings: Mapping[str, Any]) -> str:
+    perturbed, clean = settings.get("eps", 1) != 0, settings.get("clean_bn", True)
+    if perturbed:
+        return "APP with c-BN" if clean else "APP only (no c-BN)"
+    return "c-BN only (eps 0)" if clean else "Extra exposure only (eps 0, no c-BN)"
+
+
+def short_title(method: str) -> str:
+    """Write an attack's name for the head of a column: FT, or the class of ``package.module:Class``."""
+    return method.upper() if ":" not in method else _last(method)
+
+
+def _last(method: str) -> str:
+    return method.rpartition(":")[2]
+
+
+def attack_title(method: str) -> str:
+    """Name an attack in words, with its short name: "fine-tuning (FT)"."""
+    if method not in ATTACKS:
+        return short_title(method)
+    title: str = ATTACKS[method].title
+    return f"{title[:1].lower()}{title[1:]} ({method.upper()})"
+
+
+def attack_titles(records: Sequence[Record]) -> list[str]:
+    """Give each attack run a short title; those of one method with other settings are told apart by these."""
+    variants: dict[str, dict[bytes, Mapping[str, Any]]] = {}
+    for record in records:
+        settings = own_settings(record)
+        variants.setdefault(record.method, {})[canonical_json(settings)] = settings
+    return [_attack_title(record, list(variants[record.method].values())) for record in records]
+
+
+def _attack_title(record: Record, variants: Sequence[Mapping[str, Any]]) -> str:
+    settings = own_settings(record)
+    differing = [
+        name
+        for name in dict.fromkeys(name for variant in variants for name in variant)
+        if len({canonical_json(variant.get(name)) for variant in variants}) > 1
+    ]
+    short = short_title(record.method)
+    if not differing:
+        return short
+    return f"{short} ({', '.join(f'{name} {settings.get(name)}' for name in differing)})"

@@ -1,0 +1,169 @@
+"""One self-contained HTML page from run folders: nothing is loaded when it is opened, and no secret is in it."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from indelible.analyze.analysis import ANALYSIS, read_analysis
+from indelible.base.files import write_text
+from indelible.bench.attack_suite import Strongest, strongest
+from indelible.bench.measurement import Measurement
+from indelible.report import format as written
+from indelible.report.chart_panels import panels
+from indelible.report.charts import drawn
+from indelible.report.codebook_picture import pictured
+from indelible.report.drawing import COLUMN, as_inline, can_draw
+from indelible.report.figures import FIGURES
+from indelible.report.mark_galleries import galleries
+from indelible.report.model_stages import ModelStages, collect, is_marked, own_settings, run_of
+from indelible.report.outcome import outcome_of_runs
+from indelible.report.page_look import environment, flattened
+from indelible.report.run_tables import before_after
+from indelible.train.run_folder import Run
+
+TITLE = "Watermarks before and after attack"
+
+_INPUTS = {
+    "data_digest": "Digest of the data",
+    "images": "Images in the data",
+    "key": "Digest of the key",
+    "kind": "Kind of mark",
+    "scheme": "Key scheme",
+    "target": "Target class",
+    "model_digest": "Digest of the model at the start",
+}
+
+_EMBED = """\
+import indelible
+
+run = indelible.Run.load({folder})
+owner, _, test = run.images()
+model = run.architecture.build(seed={seed}){trained}
+again = indelible.embed(
+    model, owner, run.key(), {method}, start=run.record.settings.get("start", "scratch"),
+    train=indelible.TrainSettings.from_json(run.record.settings["train"]),
+    seed={seed}, normalize=run.normalize(), test=test, device=run.record.settings["device"],
+    **run.record.settings["method"],
+)
+print("same bits:", again.record.metrics["model_digest"] == run.record.metrics["model_digest"])
+"""
+_TRAIN = """\
+import indelible
+from indelible.train.unmarked import train_unmarked
+
+run = indelible.Run.load({folder})
+owner, _, test = run.images()
+again = train_unmarked(
+    run.architecture.build(seed={seed}), owner,
+    indelible.TrainSettings.from_json(run.record.settings["train"]),
+    seed={seed}, test=test, device=run.record.settings["device"],
+)
+print("same bits:", again.record.metrics["model_digest"] == run.record.metrics["model_digest"])
+"""
+
+
+def write_report(
+    runs: Sequence[str | Path], out: str | Path, *, title: str = TITLE, samples: bool = True,
+    analyses: Sequence[str | Path] = (), ba_drop: float = 0.02,
+) -> Path:  # fmt: skip
+    """Write the report of some runs as one HTML file, whole or not at all.
+
+    Args:
+        runs: Folders of runs, or folders that contain runs; attacks are shown under the model they were made on.
+        out: The file to write.
+        title: The page's heading.
+        samples: Show marked images. They give the mark away: hide them in a copy for others.
+        analyses: Folders of analyses, or folders that contain some; those inside ``runs`` are shown in any case.
+        ba_drop: Accuracy, as a fraction, that the strongest attack on a model may have cost.
+
+    Returns:
+        The path of the file.
+    """
+    models = collect(runs)
+    stages = [(_name(model, stage), stage) for model in models for stage in model.stages]
+    judged = [(name, stage) for name, stage in stages if stage.verdict is not None]
+    verdicts = [stage.verdict or {} for _, stage in judged]
+    assumptions = {tuple(verdict.get("assumptions") or ()) for verdict in verdicts}
+    page = environment().get_template("page.html.j2").render(
+        title=title, outcome=outcome_of_runs(models), table=before_after(models),
+        alphas=sorted({verdict["alpha"] for verdict in verdicts if verdict.get("alpha") is not None}),
+        samples=samples, galleries=galleries(models) if samples else [], books=pictured(models),
+        drawn=drawn(panels(models)) if can_draw() else None, judged=judged,
+        assumptions=assumptions.pop() if len(assumptions) == 1 else None,
+        made=[_made(name, run_of(stage), samples=samples) for name, stage in stages],
+        analyses=_analyses([*runs, *analyses], samples=samples), strongest=strongest_attacks(models, ba_drop),
+        ba_drop=ba_drop,
+    )  # fmt: skip
+    write_text(out, page)
+    return Path(out)
+
+
+def _name(model: ModelStages, stage: Measurement) -> str:
+    return model.label if stage is model.before else f"{model.label}, after {stage.column}"
+
+
+def _made(title: str, run: Run, *, samples: bool) -> Mapping[str, Any]:
+    """Return what the last section shows of a run."""
+    record = run.record
+    speed = f"{written.plain_number(record.images / record.seconds)} images/s" if record.seconds else written.ABSENT
+    # The data set and the network stand above by name; the target class is part of what hiding the marks hides.
+    hidden = {"data", "model"} if samples else {"data", "model", "target"}
+    facts = {
+        "Folder": run.folder.as_posix(),
+        "Network": f"{run.architecture.name}, {run.architecture.classes} classes, images "
+        f"{' × '.join(map(str, run.architecture.shape))}",
+        "Data": run.data,
+        "Seed": str(record.seed),
+        "Time": written.duration(record.seconds),
+        "Images passed": written.plain_number(record.images),
+        "Speed": speed,
+        **{name.replace("_", " ").capitalize(): text for name, text in flattened(record.hardware)},
+        **{f"Version of {name}": text for name, text in record.versions.items()},
+        **{_INPUTS.get(name, name): text for name, text in flattened(record.inputs) if name not in hidden},
+    }  # fmt: skip
+    settings = dict(flattened(record.settings))
+    return {"title": title, "record": record, "facts": facts, "settings": settings, "again": again(run)}
+
+
+def again(run: Run) -> str:
+    """Return what to type to make the run again: Python for a training, a command for an attack."""
+    record, folder = run.record, run.folder.as_posix()
+    if record.verb == "attack" and run.parent is not None:
+        settings = dict(own_settings(record))
+        protocol = settings.pop("protocol", None)
+        words = ["indelible", "attack", run.parent.as_posix(), "--method", record.method]
+        words += ["--protocol", str(protocol)] if protocol else []
+        for name, value in settings.items():
+            words += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
+        return shlex.join([*words, "--seed", str(record.seed), "--out", f"{folder}-again"])
+    if "train" not in record.settings or record.verb == "attack":
+        return ""
+    text = _EMBED if is_marked(record) else _TRAIN
+    # A run that protected a trained model started from weights that it does not keep.
+    trained = "  # load the trained weights into it" if record.settings.get("start") == "trained" else ""
+    return text.format(folder=repr(folder), seed=record.seed, method=repr(record.method), trained=trained)
+
+
+def strongest_attacks(models: Sequence[ModelStages], ba_drop: float = 0.02) -> list[tuple[str, Strongest]]:
+    """Return the strongest attack on each marked model that has two or more attacks with a verdict, by label."""
+    found = [(model.label, strongest(model.after, ba_drop, model.before)) for model in models if model.marked]
+    return [(label, row) for label, row in found if row.judged > 1]
+
+
+def _analyses(paths: Sequence[str | Path], *, samples: bool) -> list[Mapping[str, Any]]:
+    """Return the finished analyses in or under ``paths`` as the page shows them, each once, in the order of names."""
+    folders = dict.fromkeys(file.parent.resolve() for path in paths for file in sorted(Path(path).rglob(ANALYSIS)))
+    shown: list[Mapping[str, Any]] = []
+    for number, analysis in enumerate(map(read_analysis, folders)):
+        if samples or analysis.figure != "samples":
+            figure = FIGURES[analysis.figure]
+            drawing = figure.drawing(analysis)
+            shown.append(
+                {
+                    "title": figure.title, "sentences": analysis.sentences(), "note": figure.note,
+                    "svg": as_inline(drawing, f"a{number}") if can_draw() else None, "wide": drawing.width > COLUMN,
+                }
+            )  # fmt: skip
+    return shown

@@ -1,0 +1,260 @@
+"""One description per table; no table has a function of its own.
+
+A layout says which coordinate each row heading shows, which attacks are columns, and how a row is summed up. What is
+printed follows from it: before attack BA and WSR, after each attack WSR, the summary; and the same once more for BA.
+
+| summary | title | of a row | source |
+|---|---|---|---|
+| ``avg_drop`` | AvgDrop | WSR before minus the mean WSR after the attacks | caption of Table 1 |
+| ``avg`` | AVG | mean after the attacks | appendix, varying magnitude |
+
+A table of one's own is one registration, ``TABLES.add(Layout(name=..., presets=(...), ...))``: it is filled with the
+results of the presets that it names. An installed package names its layouts as entry points of ``indelible.tables``.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Literal
+
+from indelible.base.errors import InputError
+from indelible.base.registry import Registry
+from indelible.bench.measurement import PAPER_ATTACKS, Measurement, Results
+from indelible.bench.reported import REPORTED_TABLES
+from indelible.report.model_stages import short_title
+
+_METHODS = {
+    "unmarked": "Unmarked", "vanilla": "Vanilla", "ew": "EW", "cw": "CW", "rose*": "ROSE*", "rose": "ROSE",
+    "ntl*": "NTL*", "ntl": "NTL", "cae*": "CAE*", "cae": "CAE", "pgd-at": "PGD-AT", "trades": "TRADES",
+    "control": "c-BN only", "app-only": "APP only", "app": "APP",
+}  # fmt: skip
+"""Methods and their titles, in the order of the rows."""
+_TITLES = {
+    **_METHODS, "content": "Content", "noise": "Noise", "unrelated": "Unrelated", "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100", "imagenet100": "ImageNet subset", "resnet-18": "ResNet-18", "resnet-50": "ResNet-50",
+    "vgg-16": "VGG-16", "mobilenet-v2": "MobileNetV2",
+}  # fmt: skip
+
+
+def title_of(value: Any) -> str:
+    """Write a coordinate for people; a name that is not known stays as it is."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "✓" if value else "–"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return _TITLES.get(str(value), str(value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """A column of row headings."""
+
+    title: str  # its heading
+    field: str  # the coordinate that it shows
+    order: tuple[Any, ...] = ()  # its values in the order of the paper; others follow in their own order
+
+    def rank(self, value: Any) -> tuple[int, float, str]:
+        """Return what rows are sorted by."""
+        if value in self.order:
+            return self.order.index(value), 0.0, ""
+        return len(self.order), float(value) if isinstance(value, int | float) else 0.0, str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """What happened to a model: an attack, and what it was made with if the table varies that."""
+
+    title: str
+    attack: str | None
+    factors: Mapping[str, Any] = field(default_factory=dict)
+
+    def holds(self, measurement: Measurement) -> bool:
+        """Tell whether ``measurement`` was made under it."""
+        if not self.factors:
+            return measurement.column == self.attack
+        return measurement.attack == self.attack and all(
+            measurement.factors.get(name) == value for name, value in self.factors.items()
+        )
+
+
+BEFORE = Condition(title="Before", attack=None)
+KIND = Axis(title="Type", field="kind", order=("content", "noise", "unrelated"))
+METHOD = Axis(title="Method", field="method", order=tuple(_METHODS))
+_SIX = tuple(Condition(title=name.upper(), attack=name) for name in PAPER_ATTACKS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """A table."""
+
+    name: str  # what it is called on the command line
+    title: str  # its heading
+    caption: str  # what it shows, in a sentence
+    axes: tuple[Axis, ...] = (KIND, METHOD)  # row headings; rows that agree in all but the last are a group
+    conditions: tuple[Condition, ...] = _SIX  # the attacks, in the order of the columns
+    summary: Literal["avg_drop", "avg"] | None = "avg_drop"  # how a row is summed up
+    # the attacks that a summary is taken over; by default all of the table
+    counted: tuple[Condition, ...] | None = None
+    sections: tuple[str, ...] = ()  # where the paper's numbers come from; none if it prints none
+    only: Mapping[str, Any] = field(default_factory=dict)  # coordinates that every row has
+    methods: tuple[str, ...] = ()  # whose reported rows are shown without a measurement beside them; empty for all
+    presets: tuple[str, ...] = ()  # names of presets that measure it
+    grouped: bool = True  # whether rows are compared within their groups, or all with all
+    bold: bool = True  # whether the best of each column is bold
+    # what a figure's horizontal axis shows: the attacks, the last row heading, or the groups
+    across: Literal["attacks", "rows", "groups"] = "attacks"
+    unmeasured: bool = True  # whether reported rows stand without a measurement where others have one
+    note: str = ""  # what a reader must know beside the caption
+
+    @property
+    def summed(self) -> tuple[Condition, ...]:
+        """The attacks that a summary is taken over."""
+        return self.conditions if self.counted is None else self.counted
+
+    @property
+    def as_in_the_paper(self) -> bool:
+        """Whether a summary is over the paper's attacks, so that the one that it prints can stand beside it."""
+        return self.counted is None or {one.attack for one in self.counted} == set(PAPER_ATTACKS)
+
+    def admits(self, measurement: Measurement) -> bool:
+        """Tell whether ``measurement`` belongs into the table."""
+        return all(measurement.value(name) == value for name, value in self.only.items())
+
+
+class TableRegistry(Registry[Layout]):
+    """Tables by name; those of other packages follow ours, and of several for one preset the last is filled."""
+
+    def entries(self) -> list[Layout]:
+        """Return all tables, after loading the entry points that are not loaded yet."""
+        for point in entry_points(group="indelible.tables"):
+            if point.name in self._entries:
+                continue
+            where = f"the entry point {point.name!r} of the group 'indelible.tables' ({point.value})"
+            try:
+                found = point.load()
+            except Exception as error:
+                raise InputError(f"{where} cannot be loaded: {error!r}. Fix or uninstall its package.") from error
+            if not isinstance(found, Layout) or found.name != point.name:
+                raise InputError(f"{where} must be a Layout of the same name, got {found!r}.")
+            if found.name not in self._entries:  # its module may have added it itself
+                self.add(found)
+        return super().entries()
+
+
+TABLES = TableRegistry("table")
+_FOUR = ("vanilla", "ew", "cw", "app")
+_SAME = {"dataset": "cifar10", "kind": "content"}
+
+
+def _main(dataset: str, *presets: str, sections: Sequence[str] = (), note: str = "") -> Layout:
+    title = title_of(dataset)
+    return Layout(
+        name=dataset, title=title, sections=(dataset, *sections), methods=_FOUR, presets=presets, note=note,
+        only={"dataset": dataset},
+        caption=f"{title}: ways to embed three kinds of watermark, against six removal attacks.",
+    )  # fmt: skip
+
+
+for _layout in (
+    _main("cifar10", "cifar10-paper", "cifar10-cpu", sections=("ablation-components",)),
+    _main("cifar100", "cifar100-paper"),
+    _main("imagenet100", "imagenet100-paper"),
+    Layout(
+        name="ablation-components", title="The two components", sections=("ablation-components",), only=_SAME,
+        caption="APP and clean-sample BatchNorm (c-BN), alone and together; content mark, CIFAR-10.", grouped=False,
+        axes=(Axis(title="APP", field="perturbation"), Axis(title="c-BN", field="cbn")),
+        presets=("ablation-components",),
+    ),
+    Layout(
+        name="ablation-epsilon", title="Magnitude of the perturbation", sections=("ablation-epsilon",), summary="avg",
+        caption="APP with perturbations of growing relative magnitude ε; content mark, CIFAR-10.", across="rows",
+        axes=(Axis(title="ε", field="eps"),), only=_SAME, presets=("ablation-epsilon",), grouped=False,
+    ),
+    Layout(
+        name="ablation-target", title="Target classes", sections=("ablation-target",), summary="avg", bold=False,
+        caption="Vanilla and APP with the target classes 0 to 4; content mark, CIFAR-10.", across="rows", only=_SAME,
+        axes=(METHOD, Axis(title="Target", field="target")), presets=("ablation-target",),
+    ),
+    Layout(
+        name="ablation-trigger", title="Size and transparency of the mark", summary=None, across="groups",
+        caption="Content marks of several sizes and transparencies, after fine-tuning; CIFAR-10.", only=_SAME,
+        axes=(Axis(title="Transparency", field="transparency"), Axis(title="Size", field="size"), METHOD),
+        conditions=_SIX[:1], presets=("ablation-trigger",), note="The paper shows these results in a figure only.",
+    ),
+    Layout(
+        name="architectures", title="Architectures", sections=("cifar10", "mobilenetv2"), summary=None, methods=_FOUR,
+        across="groups",
+        caption="Four architectures against FT, ANP, NAD and MCR; content mark, CIFAR-10.", only=_SAME,
+        axes=(Axis(title="Network", field="architecture", order=("mobilenet-v2", "vgg-16", "resnet-18", "resnet-50")),
+              METHOD),
+        conditions=tuple(one for one in _SIX if one.attack in {"ft", "anp", "nad", "mcr"}), presets=("architectures",),
+        note="The paper shows these results in figures; numbers of ResNet-18 and MobileNetV2 are from its tables.",
+    ),
+    Layout(
+        name="mobilenetv2", title="MobileNetV2", sections=("mobilenetv2",), methods=_FOUR, axes=(METHOD,),
+        caption="MobileNetV2 on CIFAR-10, content mark.", presets=("mobilenetv2",), grouped=False,
+        only={**_SAME, "architecture": "mobilenet-v2"},
+    ),
+    Layout(
+        name="ft-learning-rates", title="Learning rates of fine-tuning", sections=("ft-learning-rates",), summary=None,
+        caption="WSR after fine-tuning at four learning rates; CIFAR-10.", axes=(METHOD,), grouped=False,
+        conditions=tuple(Condition(title=rate, attack="ft", factors={"lr": float(rate)})
+                         for rate in ("1e-5", "1e-3", "1e-2", "2e-2")),
+        presets=("ft-learning-rates", "ft-learning-rates-cpu"),
+        note="* as printed in the method's own paper. For NTL, WSR is its error rate on marked images.",
+    ),
+    Layout(
+        name="adversarial-training", title="Adversarial training", sections=("adversarial-training",), summary=None,
+        caption="Models trained against perturbed inputs, compared with APP; content mark, CIFAR-10.", axes=(METHOD,),
+        grouped=False, presets=("adversarial-training", "adversarial-training-cpu"),
+    ),
+):  # fmt: skip
+    TABLES.add(_layout)
+MAIN = ("cifar10", "cifar100", "imagenet100")
+"""The three main tables."""
+
+
+def _tells_apart(layout: Layout, measurements: Iterable[Measurement]) -> bool:
+    """Tell whether no two cells of a seed would fall into one place, and any has a place at all."""
+    places = [
+        (tuple(one.value(axis.field) for axis in layout.axes), one.column, one.seed)
+        for one in measurements
+        if layout.admits(one)
+    ]
+    return len(set(places)) == len(places) > 0
+
+
+def layout_for(results: Results) -> Layout:
+    """Return the table that a preset fills; for one that the paper has not, the main layout on what was measured."""
+    preset, seen = results.preset, results.measurements
+    known = next((layout for layout in reversed(TABLES.entries()) if preset in layout.presets), None)
+    if known is not None and _tells_apart(known, seen):
+        return replace(known, name=preset, title=f"{known.title}: {preset}" if preset != known.name else known.title)
+    datasets = sorted({one.dataset for one in seen})
+    axes = [
+        Axis(title=title, field=name)
+        for title, name in (("Data", "dataset"), ("Network", "architecture"))
+        if len({one.value(name) for one in seen}) > 1
+    ]
+    # A preset's own names of marks and attacks tell its rows and columns apart.
+    axes.append(replace(KIND, field="mark"))
+    own = results.attacks or sorted({one.column for one in seen if one.column is not None})
+    others = [name for name in own if name not in PAPER_ATTACKS]
+    conditions = (*_SIX, *(Condition(title=short_title(name), attack=name) for name in others))
+    counted = tuple(one for one in conditions if one.attack in own)
+    note = ""
+    if counted and {*own} != {*PAPER_ATTACKS}:
+        titles = ", ".join(one.title for one in counted)
+        note = f"AvgDrop is the mean over the preset's own attacks: {titles}."
+    return Layout(
+        # Part of file names and anchors: the path of a preset's file would be neither.
+        name=re.sub(r"[^\w.-]+", "-", Path(preset).stem if preset.endswith(".toml") else preset).strip("-") or "preset",
+        title=results.title or f"Preset {preset}", axes=(*axes, METHOD),
+        caption=f"What the preset {preset} measured on {', '.join(map(title_of, datasets))}.",
+        sections=tuple(name for name in datasets if name in REPORTED_TABLES), unmeasured=False, conditions=conditions,
+        counted=counted, note=note,
+    )  # fmt: skip

@@ -1,0 +1,98 @@
+"""Verify a suspect whose queries cost: planned before the first one, shuffled, logged, resumed.
+
+A test is a function of the answers. So it is run twice: once as a dry run, against a stand-in that notes what is
+asked, and once against the log. In between, the different images are asked in an order that mixes the key's samples
+with the decoys and clean images, so that a server cannot tell from the order which are which.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from indelible.base.seeding import generator
+from indelible.data.digests import image_digests
+from indelible.keys.key import Key
+from indelible.verification.suspects.log import LoggedSuspect, QueryLog, description
+from indelible.verification.suspects.suspect import Suspect
+from indelible.verification.verdict import Verdict, verify
+
+_Found = TypeVar("_Found")
+
+
+@dataclass
+class _Rehearsal:
+    """A stand-in that notes what it is asked and answers class 0."""
+
+    asked: list[Tensor] = field(default_factory=list)
+
+    def predict(self, images: Tensor) -> Tensor:
+        """Note the images."""
+        self.asked.append(images)
+        return torch.zeros(len(images), dtype=torch.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedQueries:
+    """The different images that a verification asks (uint8, (N, C, H, W)), in their order, and the digest of each."""
+
+    images: Tensor
+    digests: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+def planned(test: Callable[[Suspect], Any], *, seed: int) -> PlannedQueries:
+    """Return what ``test`` would ask, each different image once, shuffled; it must not depend on the answers."""
+    rehearsal = _Rehearsal()
+    test(rehearsal)
+    images = torch.cat(rehearsal.asked)
+    first: dict[str, int] = {}
+    for row, digest in enumerate(image_digests(images)):
+        first.setdefault(digest, row)
+    names, rows = list(first), torch.tensor(list(first.values()))
+    order = torch.randperm(len(rows), generator=generator(seed, "questions"))
+    return PlannedQueries(images[rows[order]], tuple(names[place] for place in order.tolist()))
+
+
+def verify_logged(
+    suspect: Suspect, key: Key, carriers: Any, *, log: str | Path, budget: int | None = None,
+    about: Mapping[str, Any] | None = None, **options: Any,
+) -> Verdict:  # fmt: skip
+    """Verify with a query log: an interrupted run continues when it is called again, and no answered query is repeated.
+
+    The verdict can be computed again by giving the file ``log`` as the suspect. ``budget`` is how many images may be
+    sent in all, retries and earlier sessions included; a plan that needs more raises BudgetError before anything is
+    asked. ``about`` says what the log is kept for, by default the key's digest; ``options`` are those of
+    :func:`indelible.verify`.
+    """
+    # A sequential test asks as it goes and stops early: nothing is planned, and its own order is the secret's.
+    seed = None if options.get("test") == "sequential" else order_seed(key)
+    verdict, _ = ask_logged(
+        lambda asked: verify(asked, key, carriers, **options), suspect, log, classes=key.classes,
+        about={"key": key.digest} if about is None else about, seed=seed, budget=budget,
+    )  # fmt: skip
+    return verdict
+
+
+def ask_logged(
+    test: Callable[[Suspect], _Found], suspect: Suspect, log: str | Path, *, classes: int, about: Mapping[str, Any],
+    seed: int | None, budget: int | None,
+) -> tuple[_Found, str]:  # fmt: skip
+    """Return what ``test`` finds, and the head of the log; without a ``seed``, nothing is planned before."""
+    plan = None if seed is None else planned(test, seed=seed)
+    with QueryLog(log, classes=classes, suspect=description(suspect), about=about) as kept:
+        asked = LoggedSuspect(suspect, kept, classes=classes, budget=budget)
+        if plan is not None:
+            asked.ask_all(plan.images)
+        found = test(asked)
+        return found, kept.recorded.head
+
+
+def order_seed(key: Key) -> int:
+    """Return the seed of a key's order of questions: the same in every session, unknown to the suspect."""
+    return int(key.digest[:15], 16)

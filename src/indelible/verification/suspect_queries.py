@@ -1,0 +1,114 @@
+"""One suspect asked with one key: the samples to ask, a count of every query, and what was found."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from indelible.base.errors import InputError
+from indelible.data.images import Data
+from indelible.keys.key import FRESH, Key, WatermarkSamples
+from indelible.verification.suspects import Suspect, answers
+
+DECOYS = 20
+DECOY_SAMPLES = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a procedure found; the fields are those of :class:`indelible.Verdict`."""
+
+    hits: int
+    trials: int
+    p_value: float
+    assumptions: tuple[str, ...]
+    e_value: float | None = None
+    null_rate: float | None = None
+    decoy_rate: float | None = None
+    decoys: int = 0
+    counts: Mapping[str, float] = field(default_factory=dict)
+    table: tuple[tuple[int, ...], ...] = ()
+    drawn: tuple[int, ...] = ()
+
+
+@dataclass(kw_only=True)
+class SuspectQueries:
+    """What a procedure works with: one suspect, one key, its samples to ask, and a count of the queries.
+
+    ``carriers`` may be None with keyed labels; ``decoys`` and ``decoy_samples`` None leave the numbers to the
+    procedure.
+    """
+
+    suspect: Suspect
+    key: Key
+    samples: WatermarkSamples
+    carriers: Data | None
+    alpha: float
+    decoys: int | None = None
+    decoy_samples: int | None = None
+    queries: int = field(default=0, init=False)
+
+    def ask(self, images: Tensor) -> Tensor:
+        """Return the suspect's label (int64, (N,)) of each image, checked, and count the queries."""
+        self.queries += len(images)
+        return answers(self.suspect, images, self.key.classes)
+
+    def hits(self, samples: WatermarkSamples) -> int:
+        """Return how many of ``samples`` are hits: answered with their labels, untargeted ones with another class."""
+        return int(samples.hits(self.ask(samples.images)).sum())
+
+    def plain(self) -> Tensor:
+        """Return the carriers of the samples without the mark: uint8 (n, C, H, W)."""
+        return self._carriers().gather(self.samples.carriers).images.cpu()
+
+    def decoy_hits(self, number: int, count: int | None = None) -> tuple[int, int]:
+        """Ask samples of decoy ``number``; return how many are hits, and of how many."""
+        carriers, target = self._carriers(), self.key.target
+        room = len(carriers) if target is None else int((carriers.labels != target).sum())
+        asked = min(count or self.decoy_samples or DECOY_SAMPLES, room)
+        return self.hits(self.key.decoy(number).samples(carriers, purpose="verify", count=asked)), asked
+
+    def accuracy(self) -> float:
+        """Return the share of clean carriers that are answered with their true class."""
+        right, data = 0, self._carriers()
+        for images, labels in data.iterate(torch.arange(len(data)), 1000, torch.device("cpu")):
+            right += int((self.ask(images) == labels).sum())
+        return right / len(data)
+
+    def _carriers(self) -> Data:
+        if self.carriers is None:
+            raise InputError("this takes the images that marks are drawn on. Give carriers.")
+        return self.carriers
+
+
+def asked_samples(
+    key: Key, carriers: Data | None, embedded: WatermarkSamples | None, queries: int | None
+) -> WatermarkSamples:
+    """Return the key's samples that a suspect is asked; all if ``queries`` is None.
+
+    They are drawn on ``carriers``, a test set. With keyed labels they are the ``embedded`` ones, or those that the
+    owner's images as ``carriers`` give; of a fingerprint, the stored ones.
+    """
+    if key.labels in FRESH:
+        if carriers is None:
+            raise InputError(
+                f"a key with {key.labels} labels is verified on images that marks are drawn on. Give carriers."
+            )
+        return key.samples(carriers, purpose="verify", count=queries)
+    whole = embedded if key.fingerprint is None else key.fingerprint.samples
+    if whole is None:
+        if carriers is None:
+            raise InputError("give the embedded samples (embedded=...), or the owner's images as carriers.")
+        whole = key.samples(carriers, purpose="embed")
+    elif key.fingerprint is None and not torch.equal(key.label(whole.images, whole.true), whole.labels):
+        raise InputError(
+            "the samples do not have the labels that this key gives them: they belong to another key, or some of them "
+            "were left out or changed. Keyed labels belong to the whole set; give it as it was embedded."
+        )
+    if queries is None:
+        return whole
+    if not 0 < queries <= len(whole):
+        what = "embedded samples" if key.fingerprint is None else "stored queries"
+        raise InputError(f"queries must be 1..{len(whole)}, the {what} of the key, got {queries}.")
+    return whole.subset(key.choose("queries", len(whole), queries))

@@ -1,0 +1,254 @@
+"""The verdict: what was asked and answered, how likely that is by chance, and what it does and does not prove."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+from indelible.base.checks import check_is_key
+from indelible.base.errors import DamagedFileError, InputError
+from indelible.base.records import JsonFields, versions
+from indelible.data.augment import Normalization
+from indelible.data.convert import as_data
+from indelible.data.images import Data
+from indelible.keys.key import FRESH, Key, WatermarkSamples
+from indelible.verification.procedures import Procedure, procedure_for
+from indelible.verification.statistics.exact_tests import holm
+from indelible.verification.suspect_queries import Finding, SuspectQueries, asked_samples
+from indelible.verification.suspects import as_suspect
+
+_ANSWERS = {
+    "fixed": "its label",
+    "keyed": "their labels",
+    "untargeted": "a class that is not their true one",
+    "stored": "their labels",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict(JsonFields):
+    """The outcome of a verification.
+
+    Attributes:
+        owned: Whether the p-value (corrected, if several verdicts were) is at most ``alpha``.
+        wsr: Share of hits among the key's samples.
+        p_value: Chance of a result like this from a model that never saw the key, at most.
+        alpha: Level of the decision.
+        queries: Images asked in all, decoys included.
+        test: What the test is.
+        procedure: Its name, such as ``"codebook"`` (:mod:`indelible.verification.procedures`).
+        labels: Labels of the key: ``"codebook"``, ``"fixed"``, ``"keyed"``, ``"untargeted"`` or ``"stored"``.
+        hits: Key samples answered with their labels; untargeted ones, with any class but their true one.
+        trials: Key samples asked.
+        e_value: Capital of a sequential test at its end.
+        decoys: Decoy keys asked.
+        decoy_rate: Share of hits among the worst decoy key's samples, if decoys were asked.
+        null_rate: Chance of a hit for a model that never saw the key, as the test used it; None for the rank test.
+        counts: What else the test counted. Of a codebook: ``marks`` asked, ``held``, how many of them have their secret
+            class on top, and ``carriers`` of each. With keyed labels also the rareness of the match, in bits.
+        ba: Accuracy on the clean carriers, if it was asked for.
+        wsr_embedded: WSR on the samples that were embedded in training, if they were given.
+        p_corrected: p-value after Holm's correction, if several verdicts were corrected together.
+        family: How many verdicts were.
+        binding: Who could have chosen what the suspect was asked. ``"key"``: nobody, the secret decides all of it.
+            ``"carriers"``: nobody, the classes of the codebook were drawn for these very images. ``"auditor"``: whoever
+            brought the images; a claim counts if that was not the claimant. ``"none"``: the maker of the key, so that a
+            match has no weight against forgery.
+        table: Of a codebook, one row for each mark asked: how many carriers of another class were answered with each
+            class. For the owner: it shows which mark has which class.
+        drawn: Of a codebook, the class of each of these marks.
+        key: Digest of the key.
+        assumptions: What the p-value assumes.
+        sentence: The verdict in words: what it shows, and what it does not.
+        versions: Versions of the packages that decided it.
+    """
+
+    owned: bool
+    wsr: float
+    p_value: float
+    alpha: float
+    queries: int
+    test: str
+    procedure: str = "binomial"
+    labels: str = "fixed"
+    hits: int
+    trials: int
+    e_value: float | None = None
+    decoys: int = 0
+    decoy_rate: float | None = None
+    null_rate: float | None = None
+    counts: Mapping[str, float] = field(default_factory=dict)
+    ba: float | None = None
+    wsr_embedded: float | None = None
+    p_corrected: float | None = None
+    family: int = 1
+    binding: str = "key"
+    table: tuple[tuple[int, ...], ...] = ()
+    drawn: tuple[int, ...] = ()
+    key: str
+    assumptions: tuple[str, ...]
+    sentence: str
+    versions: dict[str, str] = field(default_factory=lambda: dict(versions()))
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """Rebuild a verdict from :meth:`to_json`; fields with a default may be missing."""
+        if not isinstance(value, dict):
+            raise DamagedFileError("expected a verdict, a JSON object. Verify again.")
+        held = {one.name: value[one.name] for one in fields(cls) if one.name in value}
+        held |= {name: tuple(held[name]) for name in ("assumptions", "drawn") if name in held}
+        held["table"] = tuple(tuple(row) for row in held.get("table", ()))
+        try:
+            return cls(**held)
+        except TypeError as error:
+            raise DamagedFileError(f"this is not a verdict ({error}). Verify again.") from error
+
+
+def verify(
+    suspect: Any,
+    key: Key,
+    carriers: Any = None,
+    *,
+    test: str = "auto",
+    alpha: float = 1e-6,
+    queries: int | None = None,
+    decoys: int | None = None,
+    decoy_samples: int | None = None,
+    embedded: WatermarkSamples | None = None,
+    accuracy: bool = True,
+    normalize: Normalization | None = None,
+) -> Verdict:
+    """Decide whether ``suspect`` carries the watermark of ``key``.
+
+    Args:
+        suspect: A torch module, or anything with ``predict(images)``.
+        key: The owner's key.
+        carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels and a
+            fingerprint they only give BA.
+        test: ``"auto"``, the key's own, or ``"codebook"``, ``"binomial"``, ``"decoys"``, ``"paired"``,
+            ``"sequential"``, ``"keyed"`` or ``"references"`` (:mod:`indelible.verification.procedures`).
+        alpha: How often an unmarked model may be called the owner's, at most.
+        queries: Key samples to ask, at most; by default all there are, of a codebook 200 of each mark.
+        decoys: Decoy keys to ask; by default 20, and as many as alpha takes in the test ``"decoys"``.
+        decoy_samples: Samples of each decoy key to ask, at most; by default 1,000. ``"decoys"`` and ``"paired"`` ask as
+            many as of the key.
+        embedded: The samples embedded in training; a codebook has none. Keyed labels: what is asked, needed. Else their
+            WSR is reported apart.
+        accuracy: Also ask for the clean carriers, for BA.
+        normalize: (mean, std) that a module's input is normalised by.
+    """
+    check_is_key(key, Key)
+    if not 0.0 < alpha < 1.0:
+        raise InputError(f"alpha must lie between 0 and 1, got {alpha}. Use 1e-6 for a strong claim.")
+    if decoys is not None and decoys < 1:
+        raise InputError(f"decoys must be at least 1, got {decoys}.")
+    if decoy_samples is not None and decoy_samples < 1:
+        raise InputError(f"decoy_samples must be at least 1, got {decoy_samples}.")
+    procedure = procedure_for(test, key)
+    if key.labels == "keyed" and embedded is None:
+        # Any other images would have other labels, and the answer would be a wrong "not shown".
+        raise InputError(
+            "keyed labels are asked on the very samples that were embedded. Give embedded=protected.samples, "
+            "embedded=WatermarkSamples.load(FILE), or embedded=key.samples(OWNER_IMAGES, purpose='embed')."
+        )
+    images = None if carriers is None else as_data(carriers, classes=key.classes)
+    asked = SuspectQueries(
+        suspect=as_suspect(suspect, normalize=normalize), key=key, carriers=images, alpha=alpha, decoys=decoys,
+        decoy_samples=decoy_samples, samples=asked_samples(key, images, embedded, queries),
+    )  # fmt: skip
+    found = procedure.run(asked)
+    ba = asked.accuracy() if accuracy and images is not None else None
+    wsr_embedded = None
+    if embedded is not None and key.labels in FRESH:
+        wsr_embedded = asked.hits(embedded) / len(embedded)
+    owned, binding = found.p_value <= alpha, _binding(key, images)
+    counted = {one.name: getattr(found, one.name) for one in fields(found) if one.name != "assumptions"}
+    return Verdict(
+        **counted, owned=owned, wsr=found.hits / found.trials, alpha=alpha, queries=asked.queries,
+        test=procedure.title, procedure=procedure.name, labels=key.labels, ba=ba, wsr_embedded=wsr_embedded,
+        binding=binding, key=key.digest, assumptions=_assumptions(key, found, binding),
+        sentence=_sentence(owned, found, procedure, key),
+    )  # fmt: skip
+
+
+def corrected(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """Return the verdicts of one family - several keys, or several suspects - with Holm's correction.
+
+    The chance of even one false claim among them is at most alpha; all must have been made at the same one.
+    """
+    if len({verdict.alpha for verdict in verdicts}) > 1:
+        raise InputError("verdicts of several levels cannot be corrected together. Verify all at one alpha.")
+    made = []
+    for verdict, value in zip(verdicts, holm([verdict.p_value for verdict in verdicts]), strict=True):
+        lost = verdict.owned and value > verdict.alpha
+        said = "Not shown after correction for several verdicts. By itself: " if lost else ""
+        sentence = f"{said}{verdict.sentence} Corrected for {len(verdicts)} verdicts (Holm), p = {value:.1e}."
+        owned = value <= verdict.alpha
+        made.append(replace(verdict, p_corrected=value, family=len(verdicts), owned=owned, sentence=sentence))
+    return tuple(made)
+
+
+def _free_choice(key: Key) -> str | None:
+    """Return what a forger could have chosen about the key, None if nothing."""
+    if key.fingerprint is not None:
+        return (
+            "queries and labels of a fingerprint are found by optimisation, and anybody can find such ones that many "
+            "independent models answer alike: it is forgeable"
+        )
+    if key.scheme == "paper":
+        return "the mark is the paper's public one"
+    if key.kind == "unrelated" and key.pool is not None and key.labels == "fixed":
+        return "whoever made the key chose the second data set, and any model may know its images as the target class"
+    return None
+
+
+def _binding(key: Key, carriers: Data | None) -> str:
+    """Return who could have chosen what the suspect was asked; see :class:`Verdict`."""
+    if _free_choice(key) is not None:
+        return "none"
+    if key.labels != "codebook" or key.kind == "unrelated":
+        return "key"
+    return "carriers" if carriers is not None and key.is_bound_to(carriers) else "auditor"
+
+
+def _assumptions(key: Key, found: Finding, binding: str) -> tuple[str, ...]:
+    common = ("the key was fixed before the suspect was seen", *found.assumptions)
+    if binding == "auditor":
+        return (*common, "the carriers were not chosen by whoever made the key: the auditor brought them")
+    if key.scheme == "paper":
+        return (*common, "the mark is the paper's public one: anybody could claim it, so it proves nothing by itself")
+    if key.fingerprint is None and _free_choice(key) is not None:
+        return (*common, "decoys are generated images: the second data set is assumed to be as foreign to the model")
+    return common
+
+
+def _sentence(owned: bool, found: Finding, procedure: Procedure, key: Key) -> str:
+    what, stranger = "watermark", "A model that never saw the key"
+    if key.fingerprint is not None:
+        what, stranger = "fingerprint", "An independent model that is like the reference models"
+    chance = f"{stranger} does as well with probability at most {found.p_value:.1g}"
+    if found.p_value >= 0.5:
+        chance = f"{stranger} may do as well more than 50 % of the time"
+    note = "" if found.null_rate is None else f" (chance of a hit at most {found.null_rate:.3f})"
+    if "rareness" in found.counts:
+        note = f" (chance of a hit at most {found.null_rate:.3f}; rareness {found.counts['rareness']:.0f} bits)"
+    if procedure.name == "decoys":
+        note = f" (its rank among {found.decoys} decoy keys)"
+    if procedure.name == "references":
+        models = found.counts["references"]
+        note = f" (chance of a hit taken to be at most {found.null_rate:.3f}; reference models: {models})"
+    if key.labels == "codebook":
+        counted = (
+            f"{found.counts['held']:.0f} of {found.counts['marks']:.0f} marks are answered with their secret class "
+            f"({found.hits} of {found.trials} answers). {chance}."
+        )
+    else:
+        answer = _ANSWERS[key.labels]
+        counted = f"{found.hits} of {found.trials} samples of the key were answered with {answer}. {chance}{note}."
+    if not owned:
+        return f"Not shown to be derived from the owner's model: {counted} That does not prove that it is independent."
+    free = _free_choice(key)
+    weight = "" if free is None else f" It carries no weight against forgery: {free}."
+    return (
+        f"Derived from a model that carries this key's {what}: {counted} It does not show who made the key, nor "
+        f"when; that takes a commitment dated before the dispute.{weight}"
+    )

@@ -1,0 +1,80 @@
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from indelible.base.errors import DamagedFileError
+from indelible.data.sources.cifar import read_binary, read_python, read_sheet
+from tests.data.makers import cifar_binary, cifar_sheet, labels, pixels, python2_batch, write_picture
+
+
+@pytest.mark.parametrize(("coarse", "label_bytes"), [(None, 1), (17, 2)])
+def test_binary_records(tmp_path: Path, coarse: int | None, label_bytes: int) -> None:
+    path = tmp_path / "batch.bin"
+    path.write_bytes(cifar_binary(pixels(5), labels(5), coarse))
+    images, numbers = read_binary(path, label_bytes)
+    np.testing.assert_array_equal(images, pixels(5))
+    assert numbers.tolist() == labels(5)
+
+
+def test_binary_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "batch.bin"
+    path.write_bytes(bytes([6]) + bytes([1] * 1024) + bytes([2] * 1024) + bytes([3] * 1023 + [99]))
+    images, numbers = read_binary(path, 1)
+    assert numbers.tolist() == [6]
+    assert images[0, :, 0, 0].tolist() == [1, 2, 3]
+    assert images[0, 2, 31, 31] == 99
+
+
+def test_python_batch_and_sheet_hold_the_same(tmp_path: Path) -> None:
+    batch, sheet = tmp_path / "batch", tmp_path / "batch.png"
+    batch.write_bytes(python2_batch(pixels(3), labels(3)))
+    sheet.write_bytes(cifar_sheet(pixels(3)))
+    images, numbers = read_python(batch, b"labels")
+    np.testing.assert_array_equal(images, pixels(3))
+    np.testing.assert_array_equal(read_sheet(sheet), pixels(3))
+    assert numbers.tolist() == labels(3)
+
+
+def test_python_3_keys_and_label_arrays(tmp_path: Path) -> None:
+    path = tmp_path / "batch"
+    path.write_bytes(pickle.dumps({"data": pixels(2).reshape(2, -1), "labels": np.array([1, 2])}, protocol=4))
+    assert read_python(path, b"labels")[1].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ([1, 2], "must hold a dictionary, got a list"),
+        ({"labels": [1]}, "must hold 'data'"),
+        ({"data": np.zeros((1, 3071), np.uint8), "labels": [1]}, "must hold 'data'"),
+        ({"data": np.zeros((1, 3072), np.int64), "labels": [1]}, "must hold 'data'"),
+        ({"data": np.zeros((1, 3072), np.uint8)}, "must hold 'labels'"),
+        ({"data": np.zeros((1, 3072), np.uint8), "labels": [1, 2]}, "must hold 'labels'"),
+        ({"data": np.zeros((1, 3072), np.uint8), "labels": [0.5]}, "must hold 'labels'"),
+    ],
+)
+def test_wrong_python_batches_are_refused(tmp_path: Path, value: object, reason: str) -> None:
+    path = tmp_path / "data_batch_1"
+    path.write_bytes(pickle.dumps(value, protocol=2))
+    with pytest.raises(DamagedFileError, match=f"data_batch_1 {reason}"):
+        read_python(path, b"labels")
+
+
+def test_truncated_files_are_refused_by_name(tmp_path: Path) -> None:
+    binary, sheet = tmp_path / "a.bin", tmp_path / "a.png"
+    binary.write_bytes(cifar_binary(pixels(2), labels(2))[:-1])
+    with pytest.raises(DamagedFileError, match=r"a\.bin must hold records of 3,073 bytes each, got 6,145"):
+        read_binary(binary, 1)
+    sheet.write_bytes(cifar_sheet(pixels(8))[:-2000])
+    with pytest.raises(DamagedFileError, match=r"a\.png is not a whole PNG"):
+        read_sheet(sheet)
+    with pytest.raises(DamagedFileError, match="cannot be read"):
+        read_binary(tmp_path / "gone.bin", 1)
+
+
+def test_sheet_of_another_width_is_refused(tmp_path: Path) -> None:
+    write_picture(tmp_path / "a.png", np.zeros((4, 512, 3), np.uint8))
+    with pytest.raises(DamagedFileError, match="1,024 pixels wide, got RGB and 512 pixels"):
+        read_sheet(tmp_path / "a.png")

@@ -1,0 +1,199 @@
+"""Statistics against hand-derived numbers, SciPy's own tests, and slow references that count every case."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from scipy.integrate import quad
+from scipy.stats import binom, binomtest, false_discovery_control
+
+from indelible.base.errors import InputError
+from indelible.verification.planner import QueryPlan, needed_hits, plan, power_of
+from indelible.verification.statistics.exact_tests import (
+    decoys_for,
+    holm,
+    keyed_p_value,
+    keyed_rate,
+    mcnemar,
+    paired_test,
+    rank_p_value,
+)
+from indelible.verification.statistics.sequential import EProcess, log_e_value
+
+
+class TestRank:
+    def test_by_hand(self) -> None:
+        assert rank_p_value(5, [1, 2, 3]) == 1 / 4
+        assert rank_p_value(5, [5, 2, 7]) == 3 / 4  # a tie counts against the key
+        assert rank_p_value(0, [0] * 9) == 1.0
+
+    def test_every_rank_is_equally_likely(self) -> None:
+        """Over all orders of distinct hits, the key's p-value is uniform on k / (N + 1)."""
+        found = sorted(rank_p_value(order[0], order[1:]) for order in itertools.permutations(range(4)))
+        assert found == sorted([1 / 4, 2 / 4, 3 / 4, 1.0] * 6)
+
+    @pytest.mark.parametrize(("alpha", "count"), [(0.05, 19), (0.01, 99), (0.001, 999), (0.5, 1), (0.9, 1), (0.03, 33)])
+    def test_decoys_for(self, alpha: float, count: int) -> None:
+        assert decoys_for(alpha) == count
+        assert rank_p_value(1, [0] * count) <= alpha * (1 + 1e-12)
+        with pytest.raises(InputError, match="alpha"):
+            decoys_for(0.0)
+        with pytest.raises(InputError, match="none"):
+            rank_p_value(1, [])
+
+
+class TestKeyed:
+    def test_every_draw_of_labels_counted(self) -> None:
+        """Four classes, five samples, answers fixed: enumerate all 3^5 draws of labels and count the hits."""
+        true, given = [0, 1, 2, 3, 0], [0, 2, 2, 0, 3]  # samples 0 and 2 are answered with their true class
+        draws = list(itertools.product(*([label for label in range(4) if label != own] for own in true)))
+        assert len(draws) == 3**5
+        for hits in range(4):
+            share = sum(sum(a == b for a, b in zip(given, draw, strict=True)) >= hits for draw in draws) / len(draws)
+            assert keyed_p_value(hits, 3, 4, with_truth=True) == pytest.approx(share)
+
+    def test_images_without_a_true_class(self) -> None:
+        draws = list(itertools.product(range(3), repeat=4))
+        share = sum(sum(label == 1 for label in draw) >= 2 for draw in draws) / len(draws)
+        assert keyed_p_value(2, 4, 3, with_truth=False) == pytest.approx(share)
+
+    def test_bounds(self) -> None:
+        assert keyed_rate(10, with_truth=True) == pytest.approx(1 / 9)
+        assert keyed_p_value(0, 0, 10, with_truth=True) == 1.0
+        with pytest.raises(InputError, match="3 classes"):
+            keyed_rate(2, with_truth=True)
+        with pytest.raises(InputError, match="not a count"):
+            keyed_p_value(1, 0, 10, with_truth=True)
+
+
+class TestMcNemar:
+    @pytest.mark.parametrize(("gained", "lost"), [(9, 1), (5, 5), (0, 4), (30, 2)])
+    def test_is_scipys_sign_test(self, gained: int, lost: int) -> None:
+        assert mcnemar(gained, lost) == pytest.approx(binomtest(gained, gained + lost, alternative="greater").pvalue)
+
+    def test_by_hand(self) -> None:
+        assert mcnemar(3, 0) == pytest.approx(1 / 8)
+        assert mcnemar(0, 0) == 1.0
+        with pytest.raises(InputError, match="not counts"):
+            mcnemar(-1, 0)
+
+
+class TestPaired:
+    def test_by_hand(self) -> None:
+        """Of eight carriers one hits as it is; the mark wins six of the other seven and loses that one."""
+        before = torch.tensor([True] + [False] * 7)
+        after = torch.tensor([False] + [True] * 6 + [False])
+        found = paired_test(before, after, [before, torch.zeros(8, dtype=torch.bool)], miss=0.1)
+        assert (found.hits, found.trials, found.gained, found.lost, found.free) == (6, 8, 6, 1, 7)
+        # No decoy won anything, so that the null rate is one half: P[Bin(7, 1/2) >= 6] = 8 / 128 in both tests.
+        assert (found.null_rate, found.decoy_rate) == (0.5, 0.0)
+        assert found.mcnemar_p == pytest.approx(8 / 128)
+        assert found.p_value == pytest.approx(8 / 128 + 0.1)
+
+    def test_where_no_carrier_can_be_won(self) -> None:
+        every = torch.ones(4, dtype=torch.bool)
+        found = paired_test(every, every, [every], miss=0.1)
+        assert (found.p_value, found.null_rate, found.decoy_rate, found.free) == (1.0, 1.0, None, 0)
+
+
+class TestEProcess:
+    def test_first_hit_by_hand(self) -> None:
+        # 1/0.9 * integral from 0.1 to 1 of r/0.1 = 1/0.9 * 10 * (1 - 0.01)/2 = 5.5
+        assert math.exp(log_e_value(1, 1, 0.1)) == pytest.approx(5.5)
+        # 1/0.9 * integral of (1 - r)/0.9 = 0.9/2/0.9 = 0.5
+        assert math.exp(log_e_value(0, 1, 0.1)) == pytest.approx(0.5)
+
+    @pytest.mark.parametrize(("hits", "trials", "rate"), [(3, 10, 0.2), (7, 9, 0.5), (0, 30, 0.05), (40, 200, 0.11)])
+    def test_against_the_integral(self, hits: int, trials: int, rate: float) -> None:
+        def bet(other: float) -> float:
+            return float((other / rate) ** hits * ((1 - other) / (1 - rate)) ** (trials - hits))
+
+        expected = quad(bet, rate, 1.0, epsabs=0, epsrel=1e-10)[0] / (1 - rate)
+        assert math.exp(log_e_value(hits, trials, rate)) == pytest.approx(expected, rel=1e-8)
+
+    @pytest.mark.parametrize(("rate", "true"), [(0.1, 0.1), (0.4, 0.4), (0.4, 0.2)])
+    def test_fair_at_the_null_rate_and_losing_below(self, rate: float, true: float) -> None:
+        """The next capital, averaged over the next answer, equals the present one - or is less."""
+        for trials in range(12):
+            for hits in range(trials + 1):
+                now = math.exp(log_e_value(hits, trials, rate))
+                won = math.exp(log_e_value(hits + 1, trials + 1, rate))
+                gone = math.exp(log_e_value(hits, trials + 1, rate))
+                then = true * won + (1 - true) * gone
+                assert then == pytest.approx(now) if true == rate else then < now + 1e-12
+
+    def test_ville_over_every_path(self) -> None:
+        """All 2^12 paths at the null rate: the capital ever reaches 20 in at most 1/20 of their probability."""
+        rate, total = 0.3, 0.0
+        for path in itertools.product((True, False), repeat=12):
+            process = EProcess(rate)
+            if any(process.update(hit) <= 0.05 for hit in path):
+                total += math.prod(rate if hit else 1 - rate for hit in path)
+        assert 0.001 < total <= 0.05
+
+    def test_the_peak_counts(self) -> None:
+        process = EProcess(0.1)
+        for hit in (True, True, False, False, False):
+            process.update(hit)
+        best = math.exp(log_e_value(2, 2, 0.1))
+        assert process.p_value == pytest.approx(1 / best)
+        assert process.e_value == pytest.approx(math.exp(log_e_value(2, 5, 0.1)))
+
+    def test_bounds(self) -> None:
+        assert log_e_value(50, 50, 1.0) == 0.0
+        assert log_e_value(0, 100_000, 0.9) == -math.inf
+        with pytest.raises(InputError, match="not a count"):
+            log_e_value(2, 1, 0.1)
+        with pytest.raises(InputError, match="null rate"):
+            log_e_value(0, 1, 0.0)
+
+
+class TestHolm:
+    def test_by_hand(self) -> None:
+        # sorted 0.01 0.03 0.04: 3 * 0.01, 2 * 0.03, 1 * 0.04 raised to the one before
+        assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
+        assert holm([0.6, 0.7]) == [1.0, 1.0]
+        assert holm([]) == []
+        with pytest.raises(InputError, match=r"\[0, 1\]"):
+            holm([1.5])
+
+    def test_between_the_plain_and_the_bonferroni_values(self) -> None:
+        values = [0.001, 0.2, 0.013, 0.013, 0.9]
+        for plain, adjusted, found in zip(values, holm(values), false_discovery_control(values), strict=True):
+            assert plain <= adjusted <= min(1.0, 5 * plain)
+            assert adjusted >= found - 1e-12  # controlling every error is stricter than controlling a share of them
+
+
+class TestPlanner:
+    @pytest.mark.parametrize(("wsr", "queries"), [(0.9, 13), (0.7, 26), (0.5, 54), (0.3, 178)])
+    def test_known_plans(self, wsr: float, queries: int) -> None:
+        found = plan(wsr, alpha=1e-6, power=0.99, null_rate=0.1)
+        assert found.queries == queries
+        assert found.power >= 0.99
+        assert power_of(queries - 1, wsr=wsr, null_rate=0.1, alpha=1e-6) < 0.99
+
+    @pytest.mark.parametrize(("hits", "trials"), [(14, 30), (18, 50), (28, 100)])
+    def test_known_hits(self, hits: int, trials: int) -> None:
+        assert needed_hits(trials, 0.1, 1e-6) == hits
+        assert needed_hits(5, 0.1, 1e-6) is None
+
+    def test_power_by_the_slow_sum(self) -> None:
+        queries, wsr, rate, alpha = 14, 0.5, 1 / 9, 1e-3
+        chances = [math.comb(queries, hits) * wsr**hits * (1 - wsr) ** (queries - hits) for hits in range(queries + 1)]
+        shown = [float(binom.sf(hits - 1, queries, rate)) <= alpha for hits in range(queries + 1)]
+        total = sum(chance for chance, enough in zip(chances, shown, strict=True) if enough)
+        assert power_of(queries, wsr=wsr, null_rate=rate, alpha=alpha) == pytest.approx(total)
+
+    def test_a_plan_is_json(self) -> None:
+        found = plan(0.5, null_rate=1 / 9)
+        assert isinstance(found, QueryPlan)
+        assert found.to_json()["queries"] == found.queries
+
+    def test_impossible_plans_are_refused(self) -> None:
+        with pytest.raises(InputError, match="cannot be told"):
+            plan(0.1, null_rate=0.1)
+        with pytest.raises(InputError, match="alpha"):
+            plan(0.5, alpha=0)
+        with pytest.raises(InputError, match="takes more than"):
+            plan(0.1000001, null_rate=0.1)
