@@ -17,6 +17,9 @@ import indelible
 from indelible.attacks import ATTACKS
 from indelible.cli import COMMANDS, parser
 from indelible.embedding import EMBEDDINGS
+from indelible.keys import MARKS
+from indelible.report import TABLES
+from indelible.verification.suspects import SUSPECTS
 from tests.conftest import TinyNet, stripes
 from tests.processes import ALONE
 
@@ -115,7 +118,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def _registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what an example registers."""
-    for registry in (ATTACKS, EMBEDDINGS):
+    for registry in (ATTACKS, EMBEDDINGS, MARKS, SUSPECTS, TABLES):
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
 
 
