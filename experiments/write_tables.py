@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from scipy.special import stdtrit
+
 ROOT = Path(__file__).parents[1]
 NAMES = {"app": "APP", "control": "control (eps 0)", "vanilla": "Vanilla", "unmarked": "no mark", "light": "APP, light"}
 METHODS = ("unmarked", "vanilla", "control", "light", "app")
@@ -82,6 +84,62 @@ def proof_sentences(cells: Sequence[Cell]) -> Iterable[str]:
     if lost:
         each = ", ".join(f"{value:.1f}" for value in lost)
         yield f"It loses {statistics.mean(lost):.1f} points of BA against the same training without a mark ({each})."
+
+
+def worst_table(cells: Sequence[Cell]) -> str:
+    """Return ``proof-cpu`` in short, for the README: what each method proves after its worst attack."""
+    lines = [
+        "| marks | method | seeds | BA | WSR before | OWNED after attacks | lowest WSR after | largest p after |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for kind in ("content", "noise", "unrelated"):
+        for method in METHODS:
+            group = [cell for cell in cells if (cell["kind"], cell["method"]) == (kind, method)]
+            before, after = ([cell for cell in group if (cell["attack"] is None) == first] for first in (True, False))
+            if not before:
+                continue
+            owned = sum(bool(cell["measured"]["owned"]) for cell in after)
+            row = [kind, NAMES[method], str(len(before)), mean([cell["measured"]["ba"] for cell in before])]
+            row += [stage(before), f"{owned} of {len(after)}" if after else "-"]
+            for name in ("wsr", "p_value"):
+                found = [(cell["measured"][name], cell["attack"]) for cell in after]
+                value, attack = (min if name == "wsr" else max)(found) if found else (0.0, None)
+                said = f"{100 * value:.1f}" if name == "wsr" else f"{value:.0e}"
+                row.append("-" if attack is None else f"{said} ({ATTACKS[attack]})")
+            lines.append(f"| {' | '.join(row)} |")
+    return "\n".join([*lines, "", *proof_sentences(cells)])
+
+
+def price_table(cells: Sequence[Cell]) -> str:
+    """Return the table of ``price-cpu``: what each recipe costs and proves, over its seeds."""
+    lines = [
+        "| recipe | seeds | BA | points of BA lost, 95 % confidence | OWNED after attacks | largest p after |",
+        "|---|---|---|---|---|---|",
+    ]
+    plain = {cell["seed"]: cell["measured"]["ba"] for cell in cells if cell["method"] == "unmarked"}
+    for method in ("unmarked", "light", "balanced", "strong"):
+        group = [cell for cell in cells if cell["method"] == method]
+        before, after = ([cell for cell in group if (cell["attack"] is None) == first] for first in (True, False))
+        lost = [100 * (plain[cell["seed"]] - cell["measured"]["ba"]) for cell in before if cell["seed"] in plain]
+        if not before:
+            continue
+        owned = sum(bool(cell["measured"]["owned"]) for cell in after)
+        worst = max((cell["measured"]["p_value"] for cell in after), default=1.0)
+        lines.append(
+            f"| {NAMES.get(method, method)} | {len(before)} | {mean([cell['measured']['ba'] for cell in before])} "
+            f"| {'-' if method == 'unmarked' else interval(lost)} | {f'{owned} of {len(after)}' if after else '-'} "
+            f"| {f'{worst:.0e}' if after else '-'} |"
+        )
+    return "\n".join(lines)
+
+
+def interval(values: Sequence[float]) -> str:
+    """Return a mean with its 95 % confidence interval, by Student's t; the mean alone of a single value."""
+    middle = statistics.mean(values)
+    if len(values) < 2:
+        return f"{middle:.1f}"
+    half = float(stdtrit(len(values) - 1, 0.975)) * statistics.stdev(values) / len(values) ** 0.5
+    return f"{middle:.1f} ({middle - half:.1f} to {middle + half:.1f})"
 
 
 def demo_table(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -158,15 +216,18 @@ def removal_table(cells: Sequence[Cell]) -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "demo": lambda: demo_table(demo_runs()),
+    "price": lambda: price_table(cells_of("price-cpu")),
     "proof": lambda: proof_table(cells_of("proof-cpu")),
     "removal": lambda: removal_table(cells_of("removal-2026-cpu")),
+    "worst": lambda: worst_table(cells_of("proof-cpu")),
     "strangers": lambda: strangers_table(json.loads((ROOT / "results/strangers-tasks.json").read_text())),
 }
 PAGES = {
-    "README.md": ("proof",),
+    "README.md": ("worst",),
     "docs/benchmark.md": ("proof",),
     "docs/demo.md": ("demo",),
     "docs/experiments.md": ("strangers",),
+    "docs/speed.md": ("price",),
     "docs/threat-model.md": ("removal",),
 }
 
