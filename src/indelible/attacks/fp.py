@@ -9,27 +9,11 @@ Paper: Liu, Dolan-Gavitt, Garg, "Fine-Pruning: Defending Against Backdooring Att
 | symbol | name | ``sound`` | ``paper`` | source |
 |---|---|---|---|---|
 | rate | ``rate`` | by budget | 0.9 | ICCV 2023, Section 4.1 |
-| - | ``ba_drop`` | 0.02 | not used | ours: points of held-out accuracy that pruning may cost |
-| - | ``epochs`` ... ``batch_size`` | as FT | as FT | Section 4.1 |
 
-The last feature map is found by tracing shapes: it is what the first layer of the classifier reads, and channels are
-ranked and pruned there. In a ResNet that is the output of the last stage, shortcut included, as in the authors' code.
-During fine-tuning a mask keeps the pruned channels at zero; afterwards it is folded into the weights of that layer, and
-the model is an ordinary one.
-
-Slips of the authors' code, kept in ``paper``:
-
-1. fine-tuning and ranking see images without augmentation that repeat (a caching slip);
-2. the rate is fixed by hand (they tried 0.80 to 0.95 and watched WSR and test accuracy); nothing is held out.
-
-Protocol ``sound``: rank on nine tenths of the attacker's images, choose the largest rate (in steps of 0.05) that costs
-no more than ``ba_drop`` of the accuracy on the last tenth before fine-tuning, then fine-tune on all with crop and flip.
-In both protocols the curve over rates is of the pruned models before fine-tuning.
+The last feature map, all settings and the slips that ``paper`` keeps: docs/attacks/fp.md.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -55,10 +39,10 @@ _BATCH = 500
 )
 @dataclass(frozen=True, kw_only=True)
 class FinePruning(FineTuning):
-    """Prune quiet channels, then fine-tune; the table in the module's header explains each setting."""
+    """Prune quiet channels, then fine-tune; docs/attacks/fp.md explains each setting."""
 
-    strengths: ClassVar[tuple[float, ...]] = RATES
-    ranges: ClassVar[Mapping[str, str]] = {"rate": "[0, 1)"}
+    strengths = RATES
+    ranges = {"rate": "[0, 1)"}
 
     rate: float | None = None
     ba_drop: float = 0.02

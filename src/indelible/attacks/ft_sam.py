@@ -8,23 +8,12 @@ Paper: Zhu, Wei, Shen, Fan, Wu, "Enhancing Fine-Tuning Based Backdoor Defense wi
 | symbol | name | default | source |
 |---|---|---|---|
 | rho | ``rho`` | by budget: 0.5, 2 or 8 | the authors' configurations: 2 on CIFAR-10, 8 on GTSRB and Tiny ImageNet |
-| - | ``ba_drop`` | 0.02 | ours: points of held-out accuracy that the attack may cost |
-| - | ``epochs`` | 25; 3 in the scale ``cpu`` | theirs: 100 epochs of 2,500 images, as many passes as 25 of 10,000 |
-| - | ``lr``, ``momentum``, ``weight_decay`` | 0.01, 0.9, 5e-4 | the same; the rate falls by a cosine |
-| - | ``label_smoothing`` | 0.1 | the authors' configuration for CIFAR-10 |
-| - | ``batch_size`` | 128 | ours; theirs is 256, of 2,500 images |
 
-One norm is taken over all trainable parameters together. The second pass, at w + e, leaves BatchNorm's running
-statistics alone and draws the dropout masks of the first.
-
-Protocol ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original:
-rho is chosen on a tenth of the attacker's images that is not trained on; a ``rho`` that is given is taken, and then all
-images are trained on.
+All settings and how it differs: docs/attacks/ft-sam.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -87,12 +76,12 @@ class SharpnessAware(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class SharpnessAwareFineTuning(TrainedStrength):
-    """Fine-tune with adaptive SAM; the table in the module's header explains each setting."""
+    """Fine-tune with adaptive SAM; docs/attacks/ft-sam.md explains each setting."""
 
-    strength: ClassVar[str] = "rho"
-    strengths: ClassVar[tuple[float, ...]] = RHOS
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 3}
-    ranges: ClassVar[Mapping[str, str]] = {"rho": "(0, inf)"}
+    strength = "rho"
+    strengths = RHOS
+    cpu_settings = {"epochs": 3}
+    ranges = {"rho": "(0, inf)"}
 
     rho: float | None = None
     epochs: int = 25

@@ -128,7 +128,7 @@ class Triggers:
 
 @dataclass(frozen=True, kw_only=True)
 class NeuralCleanse:
-    """The search as a value; the table in the module's header explains each setting."""
+    """The search as a value; docs/attacks/neural-cleanse.md explains each setting."""
 
     variant: Literal["original", "paper"] = "original"
     epochs: int = 15

@@ -1,14 +1,7 @@
-"""Find the channels and neurons that react to a patch, and reset them: the second step of NNL (see there).
+"""Find the channels and neurons that react to a patch, and reset them: the second step of NNL.
 
-Paper: Aiken et al., "Neural Network Laundering: Removing Black-Box Backdoor Watermarks from Deep Neural Networks",
-Computers & Security 2021, Section 4. Ours, since the paper sets no limit: fewer than half of the channels of any layer
-are reset, those that exceed their threshold most; the others are spared.
-
-Why: behind a layer that is reset whole, every image looks the same, and so does every pixel but for padding. Each
-BatchNorm from there on can divide by a deviation of zero, which multiplies gradients by 1 / sqrt(eps), 316, layer after
-layer, until they overflow (sixteen pointwise layers: infinite in the first step). A depthwise convolution passes a
-channel on only if neither it nor the convolution before it was reset there; where each keeps more than half of its
-channels, some channel is kept by both. For the same reason layers that share a weight are reset as one (`as_one`).
+Fewer than half of the channels of any layer are reset, and layers that share a weight are reset as one: behind a layer
+that is reset whole, gradients overflow. docs/attacks/nnl.md says why.
 """
 
 import math

@@ -6,43 +6,15 @@ the ICCV 2023 paper, Appendix B.4.
 
 1. Search a patch for every class; take that of the suspicious class with the smallest mask, failing that the smallest.
 2. Put it on the attacker's images. A neuron *reacts* by the growth of its mean output, of a channel at the place where
-   it grows most. Reset (weights and bias to zero) channels and neurons that react by more than a threshold, or that
-   ``share`` of them which exceeds its threshold most. In both protocols fewer than half of any layer are reset, see
-   :mod:`indelible.attacks.neuron_reset`.
+   it grows most. Reset channels and neurons that react by more than ``conv_threshold`` or ``dense_threshold``, or that
+   ``share`` of them which exceeds its threshold most (:mod:`indelible.attacks.neuron_reset`).
 3. Fine-tune on the clean images and, as many, the patched ones with their true labels.
 
-| name | default | source |
-|---|---|---|
-| ``cleanse_epochs`` | 15, or 5 with 100 classes and more | the paper's experiments |
-| ``cleanse_batch`` | 32; 128 in ``paper`` | the original; the authors' code |
-| ``cleanse_round`` | 1000 | the original: images after which lambda may move |
-| ``conv_threshold`` | 0.8 | the authors' code |
-| ``dense_threshold`` | 0.2 | the authors' code |
-| ``share`` | by budget; 1 in ``paper`` | ours: absolute thresholds can take a third of a small network |
-| ``ba_drop`` | 0.02 | ours, ``sound`` only |
-| ``epochs``, ``lr`` | 15, 0.02 | Appendix B.4 |
-| ``milestone``, ``gamma`` | 10, 0.1 | Appendix B.4: divided by 10 at the 10th epoch |
-| ``momentum``, ``weight_decay`` | 0.9, 5e-4 | the authors' code |
-| ``batch_size`` | 128 | the authors' code; half clean, half patched |
-| ``rows`` | 256 on a CPU, 4096 elsewhere | images in one pass of the search: memory against speed |
-
-Protocol ``sound``: the original Neural Cleanse with the paper's budget; all convolutions and dense layers, of which the
-largest share is reset (in steps of a tenth) that loses at most ``ba_drop`` of the accuracy on a held-out tenth of the
-images, before fine-tuning; augmentation. In both protocols the curve over shares is of the models before fine-tuning.
-
-Protocol ``paper``, with the slips of the authors' code:
-1. their variant of Neural Cleanse: a mask for each channel, lambda fixed at 1e-4, the last patch instead of the best;
-2. norms for the MAD index are L2 norms of mask times pattern, with the lower median of an even number of classes;
-3. the patch is *added* (x + m p) instead of blended, clipped to [0, 1] to find the neurons, not clipped to fine-tune;
-4. the sign is turned: neurons are reset whose mean output *falls* under the patch by more than the threshold;
-5. only the second and third stage of a ResNet and its last layer are looked at - here, for any network, convolutions
-   whose output is neither of the largest nor of the smallest size, and dense layers; weights only, not biases;
-6. no augmentation (the cached images of FT, see there).
+All settings with their sources, both protocols and the slips that ``paper`` keeps: docs/attacks/nnl.md.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -111,14 +83,14 @@ class Laundering(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class NeuralNetworkLaundering(RemovalAttack):
-    """Recover, reset, unlearn; the table in the module's header explains each setting."""
+    """Recover, reset, unlearn; docs/attacks/nnl.md explains each setting."""
 
     # Small batches and short rounds: few passes, but enough of them for lambda to move.
-    cpu_settings: ClassVar[Mapping[str, Any]] = {
+    cpu_settings = {
         "cleanse_epochs": 1, "cleanse_batch": 16, "cleanse_round": 250, "epochs": 4, "milestone": 3
     }  # fmt: skip
-    strengths: ClassVar[tuple[float, ...]] = SHARES
-    ranges: ClassVar[Mapping[str, str]] = {
+    strengths = SHARES
+    ranges = {
         "conv_threshold": "(0, inf)",
         "dense_threshold": "(0, inf)",
         "share": "[0, 1]",

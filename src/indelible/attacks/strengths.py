@@ -19,7 +19,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import Protocol, Removal, RemovalAttack
+from indelible.attacks.base import Removal, RemovalAttack
 from indelible.attacks.curve import Curve, Direction, choose
 from indelible.base.errors import InputError
 from indelible.data.images import Data
@@ -128,7 +128,7 @@ class TrainedStrength(RemovalAttack):
     list.
     """
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
+    protocols = ("sound",)
     strength: ClassVar[str]
     """The setting that is the strength; None leaves it to the budget."""
     strengths: ClassVar[tuple[float, ...]]
