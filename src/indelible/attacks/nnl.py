@@ -7,14 +7,19 @@ the ICCV 2023 paper, Appendix B.4.
 1. Search a patch for every class; take that of the suspicious class with the smallest mask, failing that the smallest.
 2. Put it on the attacker's images. A neuron *reacts* by the growth of its mean output, of a channel at the place where
    it grows most. Reset channels and neurons that react by more than ``conv_threshold`` or ``dense_threshold``, or that
-   ``share`` of them which exceeds its threshold most (:mod:`indelible.attacks.neuron_reset`).
+   ``share`` of them which exceeds its threshold most - fewer than half of any layer, since gradients overflow behind a
+   layer that is reset whole, and layers that share a weight as one.
 3. Fine-tune on the clean images and, as many, the patched ones with their true labels.
 
 All settings with their sources, both protocols and the slips that ``paper`` keeps: docs/attacks/nnl.md.
 """
 
-from collections.abc import Iterator
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,14 +27,16 @@ from torch.nn import functional as F
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.neural_cleanse import NeuralCleanse, Triggers, anomaly_indices, stamp, suspicious
-from indelible.attacks.neuron_reset import CONVOLUTIONS, as_one, layer_of, reactions, reset, resettable, strongest
 from indelible.attacks.strengths import changed, measure
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.nn.outputs import logits_of
 from indelible.train import Objective, Schedule
+from indelible.train.evaluate import evaluating
 from indelible.train.objective import Step
 
 SHARES = tuple(step / 10 for step in range(11))
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+Layer = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
 _BATCH = 250
 
 
@@ -195,3 +202,86 @@ def _pairs(job: Removal, patch: Patch) -> Iterator[tuple[Tensor, Tensor]]:
         clean = to_float(images)
         pair = normalise(clean, job.normalize), normalise(patch.on(clean), job.normalize)
         yield pair[::-1] if patch.added else pair
+
+
+def reactions(
+    model: nn.Module, pairs: Iterator[tuple[Tensor, Tensor]]
+) -> dict[str, tuple[Layer, Tensor, tuple[int, ...]]]:
+    """Return by name every convolution and dense layer that runs, how its channels react, and its output's size.
+
+    ``pairs`` are batches (clean, patched) of the same images. A channel's reaction is the growth of its mean output
+    under the patch, (C,), at the place where it grows most; the size is that beside batch and channels.
+    """
+    sums: dict[str, Any] = defaultdict(float)
+    rows = 0
+    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, (*CONVOLUTIONS, nn.Linear))}
+    sign = [1.0]
+
+    def add(name: str, output: Tensor) -> None:
+        sums[name] = sums[name] + sign[0] * (output.sum(0) if output.ndim > 1 else output)
+
+    with ExitStack() as hooks, evaluating(model):
+        for name, layer in layers.items():
+            hooks.enter_context(layer.register_forward_hook(lambda _, __, output, name=name: add(name, output)))
+        for clean, patched in pairs:
+            rows += len(clean)
+            for sign[0], images in ((-1.0, clean), (1.0, patched)):
+                model(images)
+    found = {}
+    for name, total in sums.items():
+        # Channels come first behind the batch in a convolution, last in a dense layer.
+        channels = total if isinstance(layers[name], CONVOLUTIONS) else total.movedim(-1, 0)
+        found[name] = (layers[name], channels.reshape(len(channels), -1).amax(1) / rows, tuple(channels.shape[1:]))
+    return found
+
+
+@torch.no_grad()
+def reset(layer: Layer, which: Tensor, *, bias: bool = True) -> int:
+    """Set the weights (and bias) of the output channels ``which`` (bool, (C,)) to zero; return how many."""
+    layer.weight[which] = 0.0
+    if bias and layer.bias is not None:
+        layer.bias[which] = 0.0
+    return int(which.sum())
+
+
+def strongest(excesses: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
+    """Return by layer which channels are reset: of all that may be, the share that exceeds its threshold most.
+
+    ``excesses`` are the reactions of the channels (C,) divided by their threshold.
+    """
+    allowed = {name: resettable(excess) for name, excess in excesses.items()}
+    values = torch.cat([excess[allowed[name]] for name, excess in excesses.items()]) if excesses else torch.empty(0)
+    count = round(share * len(values))
+    cut = float(values.sort(descending=True).values[count - 1]) if count else math.inf
+    return {name: allowed[name] & (excess >= cut) for name, excess in excesses.items()}
+
+
+def resettable(excess: Tensor) -> Tensor:
+    """Return which channels of one layer may be reset, bool (C,): above their threshold, and fewer than half of all."""
+    most = (len(excess) - 1) // 2
+    allowed = torch.zeros_like(excess, dtype=torch.bool)
+    allowed[excess.argsort(descending=True, stable=True)[:most]] = True
+    return allowed & (excess > 1)
+
+
+def as_one(model: nn.Module, excesses: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return ``excesses`` where layers that share a weight have the strongest of their reactions, channel by channel.
+
+    Otherwise each could lose one part of its channels, and both together all.
+    """
+    # A layer whose weight is computed from other parameters shares it with none.
+    keys = {
+        name: id(dict(model.get_submodule(name).named_parameters(recurse=False)).get("weight", name))
+        for name in excesses
+    }
+    found: dict[int, Tensor] = {}
+    for name, excess in excesses.items():
+        found[keys[name]] = torch.maximum(found.get(keys[name], excess), excess)
+    return {name: found[keys[name]] for name in excesses}
+
+
+def layer_of(model: nn.Module, name: str) -> Layer:
+    """Return the convolution or dense layer of this name."""
+    layer = model.get_submodule(name)
+    assert isinstance(layer, (*CONVOLUTIONS, nn.Linear))  # noqa: S101 - for the types: `reactions` looks at no other
+    return layer
