@@ -28,8 +28,7 @@ from indelible.base.seeding import generator
 from indelible.data.images import Data
 from indelible.nn.channel_masks import MaskedNetwork, Neurons, neurons_of, prune_neurons
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
 
 THRESHOLDS = tuple(step / 20 for step in range(20))
 PAPER_THRESHOLD, PAPER_THRESHOLD_100, MANY_CLASSES = 0.6, 0.5, 100

@@ -51,9 +51,7 @@ def clean_moments(job: Removal, layers: dict[str, BatchNorm], data: Data) -> dic
 
     with ExitStack() as hooks:
         for name, layer in layers.items():
-            hooks.enter_context(
-                layer.register_forward_pre_hook(lambda layer, args, name=name: add(name, layer, args))
-            )  # fmt: skip
+            hooks.enter_context(layer.register_forward_pre_hook(lambda layer, args, name=name: add(name, layer, args)))
         job.show(data, _BATCH)
     moments = {}
     for name, (count, first, second) in sums.items():

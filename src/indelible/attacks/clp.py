@@ -119,6 +119,6 @@ class ChannelLipschitzness(RemovalAttack):
         fixed = PAPER_U if self.u is None and self.protocol == "paper" else self.u
         chosen = change_at_budget(
             job, change, name="u", values=US, given=fixed, ba_drop=self.ba_drop, strongest="low", judges=judges
-        )  # fmt: skip
+        )
         pruned = sum(int(outliers(each, chosen).sum()) for each in scores.values())
         job.note(u=chosen, pruned=pruned, channels=sum(map(len, scores.values())))

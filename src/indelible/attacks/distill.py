@@ -29,9 +29,8 @@ from indelible.base.seeding import derive_seed
 from indelible.models import build_model
 from indelible.nn.outputs import logits_of
 from indelible.nn.surgery import fresh_copy
-from indelible.train import Objective, Schedule
+from indelible.train import Objective, Schedule, Step
 from indelible.train.evaluate import check_classifier
-from indelible.train.objective import Step
 
 _LABELS = ("hard", "soft")
 

@@ -60,7 +60,7 @@ class FinePruning(FineTuning):
         fixed = PAPER_RATE if self.rate is None and self.protocol == "paper" else self.rate
         chosen = measure(
             job, "rate", RATES, build, judges=held, ba_drop=self.ba_drop, given=fixed, first_is_stolen=True
-        )  # fmt: skip
+        )
         keep = quietest(sizes, chosen)
         job.note(rate=chosen, pruned=int((keep == 0).sum()), channels=reader.channels, layer=reader.name)
         with masked_inputs(job.model, reader, keep):

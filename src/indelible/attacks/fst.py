@@ -29,8 +29,7 @@ from indelible.base.seeding import generator
 from indelible.data.images import Data
 from indelible.nn.outputs import logits_of
 from indelible.nn.taps import trace
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
 
 ALPHAS = (0.05, 0.1, 0.2)
 
@@ -109,9 +108,7 @@ class FeatureShiftTuning(TrainedStrength):
     alpha: float | None = None
     epochs: int = 10
     lr: float = 0.01
-    momentum: float = 0.9
     weight_decay: float = 0.0
-    batch_size: int = 128
 
     def train(self, job: Removal, model: nn.Module, value: float, data: Data) -> None:
         """Draw the head anew and tune all weights with alpha ``value``."""

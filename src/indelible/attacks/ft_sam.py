@@ -25,8 +25,7 @@ from indelible.data.images import Data
 from indelible.nn.outputs import logits_of
 from indelible.nn.perturbation import perturbed, same_randomness
 from indelible.nn.statistics import untracked
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
 
 RHOS = (0.5, 2.0, 8.0)
 
@@ -86,10 +85,7 @@ class SharpnessAwareFineTuning(TrainedStrength):
     rho: float | None = None
     epochs: int = 25
     lr: float = 0.01
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
     label_smoothing: float = 0.1
-    batch_size: int = 128
 
     def passes(self, images: float, classes: int) -> float:
         return 2 * super().passes(images, classes)

@@ -34,8 +34,7 @@ from indelible.data.augment import Normalization, denormalise, normalise, to_flo
 from indelible.data.images import Data
 from indelible.nn.input_perturbation import attacking
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
 
 
 def inner_loss(logits: Tensor, labels: Tensor, change: Tensor, penalty: float) -> Tensor:
@@ -68,7 +67,7 @@ class Unlearning(Objective):
 
     def __init__(
         self, change: Tensor, method: "ImplicitUnlearning", normalize: Normalization | None, seed: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.change, self.method, self.normalize, self.seed = change, method, normalize, seed
 
     def backward(self, step: Step) -> Tensor:

@@ -33,8 +33,7 @@ from indelible.base.seeding import derive_seed, generator
 from indelible.data.augment import Normalization, normalise
 from indelible.data.images import Data
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
 
 SHARES = (0.25, 0.5)
 
@@ -89,12 +88,7 @@ class Inversion(TrainedStrength):
     cpu_settings = {
         "cleanse_epochs": 1, "cleanse_images": 3000, "cleanse_batch": 16, "cleanse_round": 125, "epochs": 4, "every": 1
     }  # fmt: skip
-    ranges = {
-        "patterns": "[1, inf)",
-        "repel": "[0, inf)",
-        "share": "(0, 1]",
-        "cleanse_images": "[1, inf)",
-    }
+    ranges = {"patterns": "[1, inf)", "repel": "[0, inf)", "share": "(0, 1]", "cleanse_images": "[1, inf)"}
 
     patterns: int = 2
     repel: float = 9.0
@@ -108,9 +102,6 @@ class Inversion(TrainedStrength):
     lr: float = 0.05
     every: float = 5
     gamma: float = 0.5
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    batch_size: int = 128
     rows: int | None = None
 
     def passes(self, images: float, classes: int) -> float:

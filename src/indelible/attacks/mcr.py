@@ -34,8 +34,7 @@ from indelible.data.images import Data
 from indelible.nn.curves import BezierCurve
 from indelible.nn.outputs import logits_of
 from indelible.nn.statistics import estimate_statistics
-from indelible.train import Objective, Schedule, TrainSettings
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step, TrainSettings
 
 PAPER_T = 0.9
 

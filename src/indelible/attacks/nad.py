@@ -26,9 +26,8 @@ from indelible.attacks.strengths import Trials
 from indelible.data.images import Data
 from indelible.nn.outputs import logits_of
 from indelible.nn.taps import Place, stage_outputs, tapped
-from indelible.train import Objective, Schedule, TrainSettings
+from indelible.train import Objective, Schedule, Step, TrainSettings
 from indelible.train.evaluate import evaluating
-from indelible.train.objective import Step
 
 BETAS, PAPER_BETA = (1500.0, 150.0, 15.0), 2000.0
 TEACHER_DECAY = 5e-4

@@ -30,9 +30,8 @@ from indelible.attacks.neural_cleanse import NeuralCleanse, Triggers, anomaly_in
 from indelible.attacks.strengths import changed, measure
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule
+from indelible.train import Objective, Schedule, Step
 from indelible.train.evaluate import evaluating
-from indelible.train.objective import Step
 
 SHARES = tuple(step / 10 for step in range(11))
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -93,15 +92,9 @@ class NeuralNetworkLaundering(RemovalAttack):
     """Recover, reset, unlearn; docs/attacks/nnl.md explains each setting."""
 
     # Small batches and short rounds: few passes, but enough of them for lambda to move.
-    cpu_settings = {
-        "cleanse_epochs": 1, "cleanse_batch": 16, "cleanse_round": 250, "epochs": 4, "milestone": 3
-    }  # fmt: skip
+    cpu_settings = {"cleanse_epochs": 1, "cleanse_batch": 16, "cleanse_round": 250, "epochs": 4, "milestone": 3}
     strengths = SHARES
-    ranges = {
-        "conv_threshold": "(0, inf)",
-        "dense_threshold": "(0, inf)",
-        "share": "[0, 1]",
-    }
+    ranges = {"conv_threshold": "(0, inf)", "dense_threshold": "(0, inf)", "share": "[0, 1]"}
 
     cleanse_epochs: int | None = None
     cleanse_batch: int | None = None

@@ -24,12 +24,11 @@ from torch import Tensor, nn
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import Trials
-from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.errors import UnknownNameError
 from indelible.data.images import Data
 from indelible.embedding.stamping import StampedObjective
 from indelible.keys.key import Key
-from indelible.train import CrossEntropy, Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import CrossEntropy, Objective, Schedule, Step
 
 SHARES = (0.25, 0.5, 0.75)
 RATES = (0.05, 0.1)
@@ -82,6 +81,7 @@ class Rehearsal(RemovalAttack):
 
     protocols = ("sound",)
     cpu_settings = {"epochs": 15, "trial_epochs": 5, "every": 4}
+    ranges = {"share": "(0, 1]", "trial_epochs": "[1, inf)"}
 
     share: float | None = None
     lr: float | None = None
@@ -97,20 +97,14 @@ class Rehearsal(RemovalAttack):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.share is not None and not 0.0 < self.share <= 1.0:
-            raise InputError(f"share is the part of the rows that carry a foreign mark, in (0, 1], got {self.share:g}.")
-        if self.trial_epochs < 1:
-            raise InputError(f"trial_epochs must be at least 1, got {self.trial_epochs}.")
         for family in self.families.split(","):
             if family not in _FAMILIES:
                 raise UnknownNameError("family of marks", family, _FAMILIES)
 
     def passes(self, images: float, classes: int) -> float:
-        """Return the image passes of this attack with so many images."""
         return images * sum(self.lengths())
 
     def curve_models(self) -> int:
-        """Return how many models the curve holds."""
         return len(self.lengths())
 
     def lengths(self) -> list[int]:

@@ -30,8 +30,7 @@ from indelible.data.batches import Batches
 from indelible.data.images import Data
 from indelible.nn.channel_masks import MaskedNetwork, neurons_of
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
 
 _CLIP = 20.0
 _DROPS = (10, 20)
@@ -118,9 +117,7 @@ class ReconstructiveNeuronPruning(RemovalAttack):
         """Return a copy of the stolen model that has forgotten the task; a pure function of model, images and seed."""
         model = copy.deepcopy(job.model).train()
         weights = [weight for weight in model.parameters() if weight.requires_grad]
-        optimizer = torch.optim.SGD(
-            weights, lr=self.unlearn_lr, momentum=self.momentum, weight_decay=self.weight_decay
-        )  # fmt: skip
+        optimizer = torch.optim.SGD(weights, lr=self.unlearn_lr, momentum=self.momentum, weight_decay=self.weight_decay)
         batches = Batches(data=data, batch_size=self.batch_size, seed=job.seed, device=job.place)
         floor, right, rows = self.stops_at(len(job.data.classes)), torch.zeros((), device=job.place), 0
         with torch.random.fork_rng(devices=[job.place] if job.place.type == "cuda" else []):

@@ -32,8 +32,7 @@ from indelible.data.augment import Normalization, denormalise, normalise
 from indelible.data.images import Data
 from indelible.nn.input_perturbation import attacking
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
 
 Answers = Callable[[Tensor], Tensor]
 
@@ -47,7 +46,7 @@ def jensen_shannon(logits: Tensor, others: Tensor) -> Tensor:
 
 def search_loss(
     logits: Tensor, stolen: Tensor, labels: Tensor, own: Tensor, first: Tensor, *, adversarial: float, shared: float
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return what the search for shared adversarial examples minimises, from logits (N, K) of both models on them.
 
     ``own`` and ``first`` (N,) are the answers of the trained and the stolen model to the unchanged images.
@@ -76,7 +75,7 @@ class SharedUnlearning(Objective):
 
     def __init__(
         self, stolen: nn.Module, method: "SharedAdversarialUnlearning", normalize: Normalization | None
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.stolen, self.method, self.normalize = stolen.eval().requires_grad_(False), method, normalize
 
     def loss(self, step: Step) -> Tensor:
@@ -98,7 +97,7 @@ class SharedUnlearning(Objective):
 
     def _search(
         self, answers: Answers, stolen: Answers, pixels: Tensor, labels: Tensor, own: Tensor, first: Tensor
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         method = self.method
         change = torch.full_like(pixels, method.eps)
         for _ in range(method.steps):
@@ -129,12 +128,7 @@ class SharedAdversarialUnlearning(RemovalAttack):
 
     protocols = ("sound",)
     cpu_settings = {"rounds": 2, "epochs": 1, "steps": 2, "batch_size": 64}
-    ranges = {
-        "eps": "(0, 1]",
-        "step": "(0, inf)",
-        "steps": "[1, inf)",
-        "rounds": "[1, inf)",
-    }
+    ranges = {"eps": "(0, 1]", "step": "(0, inf)", "steps": "[1, inf)", "rounds": "[1, inf)"}
 
     eps: float = 0.2
     step: float = 0.2

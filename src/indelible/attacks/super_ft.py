@@ -72,9 +72,6 @@ class SuperFineTuning(TrainedStrength):
     cycle: int = 20
     share: float = 0.4
     epochs: int = 30
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    batch_size: int = 128
 
     def __post_init__(self) -> None:
         super().__post_init__()
