@@ -28,8 +28,6 @@ from indelible.base.errors import InputError
 from indelible.data.images import Data
 from indelible.nn.layers import BatchNorm, batch_norms
 
-_BATCH = 500
-
 
 def gaussian_kl(mean: Tensor, variance: Tensor, other_mean: Tensor, other_variance: Tensor) -> Tensor:
     """Return KL(N(mean, variance) || N(other_mean, other_variance)), element by element, in nats."""
@@ -52,7 +50,7 @@ def clean_moments(job: Removal, layers: dict[str, BatchNorm], data: Data) -> dic
     with ExitStack() as hooks:
         for name, layer in layers.items():
             hooks.enter_context(layer.register_forward_pre_hook(lambda layer, args, name=name: add(name, layer, args)))
-        job.show(data, _BATCH)
+        job.show(data)
     moments = {}
     for name, (count, first, second) in sums.items():
         shift, running = first / count, layers[name].running_mean

@@ -27,7 +27,6 @@ from indelible.nn.taps import Reader, feature_reader
 
 RATES = tuple(step / 20 for step in range(20))
 PAPER_RATE = 0.9
-_BATCH = 500
 
 
 @ATTACKS.register(
@@ -79,7 +78,7 @@ def activation(job: Removal, reader: Reader, data: Data) -> Tensor:
         total.add_(args[0].abs().movedim(axis, 0).flatten(1).sum(1).cpu().double())
 
     with layer.register_forward_pre_hook(add):
-        job.show(data, _BATCH)
+        job.show(data)
     return reader.gather(total / len(data)).float()
 
 

@@ -17,15 +17,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from indelible.attacks.base import ATTACKS, Removal
 from indelible.attacks.strengths import TrainedStrength
 from indelible.data.images import Data
-from indelible.nn.outputs import logits_of
 from indelible.nn.perturbation import perturbed, same_randomness
 from indelible.nn.statistics import untracked
-from indelible.train import Objective, Schedule, Step
+from indelible.train import CrossEntropy, Schedule, Step
 
 RHOS = (0.5, 2.0, 8.0)
 
@@ -39,27 +37,23 @@ def adaptive_delta(weights: Sequence[Tensor], gradients: Sequence[Tensor], rho: 
     return [weight.abs() * part * size for weight, part in zip(weights, scaled, strict=True)]
 
 
-class SharpnessAware(Objective):
+class SharpnessAware(CrossEntropy):
     """The gradient of the cross-entropy at the worst weights within rho."""
 
     def __init__(self, rho: float, label_smoothing: float) -> None:
-        self.rho, self.label_smoothing = rho, label_smoothing
+        super().__init__(label_smoothing)
+        self.rho = rho
 
     def backward(self, step: Step) -> Tensor:
         """Find the worst weights, then add the gradient there."""
         weights = [weight for weight in step.model.parameters() if weight.requires_grad]
         with same_randomness(step.model) as rewind:
-            loss = self._loss(step)
-            found = torch.autograd.grad(step.scale(loss), weights, allow_unused=True)
-            gradients = [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
+            loss = self.loss(step)
+            gradients = torch.autograd.grad(step.scale(loss), weights, materialize_grads=True)
             rewind()
             with perturbed(weights, adaptive_delta(weights, gradients, self.rho)), untracked(step.model):
-                step.backward(self._loss(step))
+                step.backward(self.loss(step))
         return loss.detach()
-
-    def _loss(self, step: Step) -> Tensor:
-        logits = logits_of(step.model(step.images))
-        return F.cross_entropy(logits, step.labels, label_smoothing=self.label_smoothing)
 
     def passes(self, rows: int) -> int:
         """Return the images passed forward: at the weights and at the worst ones."""

@@ -34,7 +34,7 @@ from indelible.data.images import Data
 from indelible.nn.curves import BezierCurve
 from indelible.nn.outputs import logits_of
 from indelible.nn.statistics import estimate_statistics
-from indelible.train import Objective, Schedule, Step, TrainSettings
+from indelible.train import Objective, Schedule, Step
 
 PAPER_T = 0.9
 
@@ -118,14 +118,16 @@ class ModeConnectivityRepair(RemovalAttack):
         paper = self.protocol == "paper"
         fitting, held = job.parts()
         first, second = self._halves(job.data if paper else fitting, job.seed)
-        shared = TrainSettings(
-            momentum=self.momentum, batch_size=self.batch_size, augmentation="none" if paper else "crop-flip"
-        )
-        curve = BezierCurve(job.model, self._end(job, first, shared))
+        settings = self.training()
+        end = copy.deepcopy(job.model)
+        falling = Schedule.every(self.end_every, self.end_gamma)
         job.train(
-            shared.but(
-                epochs=self.epochs, lr=self.lr, weight_decay=0.0, clip=self.clip, schedule=Schedule(kind="late-fall")
-            ),
+            settings.but(epochs=self.end_epochs, lr=self.end_lr, schedule=falling),
+            phase="end-point", model=end, data=first,
+        )  # fmt: skip
+        curve = BezierCurve(job.model, end)
+        job.train(
+            settings.but(weight_decay=0.0, clip=self.clip, schedule=Schedule(kind="late-fall")),
             phase="curve", model=curve, data=second,
             objective=AlongCurve(curve, seed=job.seed, decay=self.curve_decay, stale=paper),
         )  # fmt: skip
@@ -137,17 +139,6 @@ class ModeConnectivityRepair(RemovalAttack):
         if cut < 2:
             raise InputError(f"the attacker has {len(data)} images to split, and each part needs two. Give more.")
         return data.subset(order[:cut].sort().values), data.subset(order[cut:].sort().values)
-
-    def _end(self, job: Removal, data: Data, shared: TrainSettings) -> nn.Module:
-        end = copy.deepcopy(job.model)
-        job.train(
-            shared.but(
-                epochs=self.end_epochs, lr=self.end_lr, weight_decay=self.weight_decay,
-                schedule=Schedule.every(self.end_every, self.end_gamma),
-            ),
-            phase="end-point", model=end, data=data,
-        )  # fmt: skip
-        return end
 
     def _take(self, job: Removal, curve: BezierCurve, data: Data, held: Data) -> None:
         """Go along the curve with the attacker's own images, settle for one t, and take its model."""
