@@ -9,8 +9,7 @@ from torch.nn import functional as F
 
 from indelible.attacks.base import attack
 from indelible.attacks.invert import SHARES, Inversion, Unlearning, prices, stamp_rows
-from indelible.attacks.neural_cleanse import NeuralCleanse
-from indelible.attacks.patch_search import PatchSearch
+from indelible.attacks.neural_cleanse import NeuralCleanse, PatchSearch
 from indelible.base.errors import InputError
 from indelible.base.seeding import generator
 from indelible.train.objective import Step

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks import patch_search
+from indelible.attacks import neural_cleanse
 from indelible.attacks.neural_cleanse import (
     NeuralCleanse,
+    PatchSearch,
     State,
     Triggers,
     anomaly_indices,
@@ -19,7 +20,6 @@ from indelible.attacks.neural_cleanse import (
     stamp_gradients,
     suspicious,
 )
-from indelible.attacks.patch_search import PatchSearch
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from tests.conftest import TinyNet, stripes
@@ -107,7 +107,7 @@ def test_lambda_against_the_slow_reference() -> None:
     """Twenty classes, a hundred rounds of random success and norms."""
     chance = random.Random(0)
     search = PatchSearch(NeuralCleanse(), TinyNet(20), stripes(20, 4), 0, None, None, torch.device("cpu"))
-    names = patch_search._COSTS
+    names = neural_cleanse._COSTS
     state: State = {name: search.state[name][:1].repeat(20) for name in names}
     slow = [Slow() for _ in range(20)]
     for _ in range(100):
@@ -175,7 +175,7 @@ def test_resumes_to_the_same_bits(
     net: TinyNet, data: ImageData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = QUICK.search(net, data, seed=1)
-    monkeypatch.setattr(patch_search, "_SAVE_SECONDS", -1.0)
+    monkeypatch.setattr(neural_cleanse, "_SAVE_SECONDS", -1.0)
     original, rounds = PatchSearch._advance, []
 
     def crash(self: PatchSearch) -> None:

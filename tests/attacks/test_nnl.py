@@ -185,7 +185,7 @@ def test_resumes_to_the_same_bits(
         patched.setattr(Laundering, "backward", crash)
         with pytest.raises(KeyboardInterrupt):
             attack(net, data, "nnl", device="cpu", folder=tmp_path, **QUICK)
-    monkeypatch.setattr("indelible.attacks.patch_search.PatchSearch._advance", crash)
+    monkeypatch.setattr("indelible.attacks.neural_cleanse.PatchSearch._advance", crash)
     resumed = attack(net, data, "nnl", device="cpu", folder=tmp_path, **QUICK)
     assert all(torch.equal(value, whole.model.state_dict()[name]) for name, value in resumed.model.state_dict().items())
     assert resumed.record.images == whole.record.images

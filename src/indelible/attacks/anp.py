@@ -8,35 +8,15 @@ settings of the ICCV 2023 paper, Appendix B.4, and its authors' code.
 
 | symbol | name | ``sound`` | ``paper`` | source |
 |---|---|---|---|---|
-| eps | ``eps`` | 0.4 | 0.4 | ANP, Section 5.1 |
+| eps, alpha | ``eps``, ``alpha`` | 0.4, 0.2 | 0.4, 0.2 | ANP, Section 5.1 |
 | steps of the inner maximum | ``steps`` | 1 | 1 | ANP, Section 5.1 |
-| alpha | ``alpha`` | 0.2 | 0.2 | ANP, Section 5.1 |
-| - | ``lr``, ``momentum`` | 0.2, 0.9 | 0.2, 0.9 | ANP, Section 5.1 |
-| - | ``epochs``, ``batch_size`` | 30, 128 | 30, 128 | the authors' code |
 | threshold | ``threshold`` | by budget | 0.6; 0.5 from 100 classes on | ICCV 2023, Appendices B.4 and C |
-| - | ``ba_drop`` | 0.02 | not used | ours: points of held-out accuracy that pruning may cost |
 
-Neurons are the channels of BatchNorm layers, found by type. A network without BatchNorm gets its masks on the outputs
-of convolutions and inner linear layers instead (in a vision transformer: patch embedding, attention and perceptron);
-the classifier's last layer is spared. Masks are trained on a frozen copy in training mode; pruning is then done on the
-stolen weights with their own running statistics, so that the model that comes out is an ordinary one.
-
-Slips of the authors' code, kept in ``paper``:
-
-1. images without augmentation that repeat (a caching slip);
-2. the noise starts at random within eps and then takes a step of eps without being clipped: it can reach 2 eps;
-3. the threshold is fixed by hand, where all watermarks had similar test accuracy; nothing is held out.
-
-Protocol ``sound``: crop and flip, noise clipped to eps, masks trained on nine tenths of the attacker's images, the
-largest threshold (in steps of 0.05) that costs no more than ``ba_drop`` of the accuracy on the last tenth. Masks are
-clipped to [0, 1] before every step, not after the last one: a neuron that was pushed further below zero is taken to be
-more sensitive, so that there are strengths below threshold 0. In a network of a few hundred neurons that matters: all
-neurons at zero together may cost more than the budget.
+Neurons, all settings, the slips that ``paper`` keeps and thresholds below zero: docs/attacks/anp.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -48,8 +28,7 @@ from indelible.base.seeding import generator
 from indelible.data.images import Data
 from indelible.nn.channel_masks import MaskedNetwork, Neurons, neurons_of, prune_neurons
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
 
 THRESHOLDS = tuple(step / 20 for step in range(20))
 PAPER_THRESHOLD, PAPER_THRESHOLD_100, MANY_CLASSES = 0.6, 0.5, 100
@@ -64,11 +43,11 @@ PAPER_THRESHOLD, PAPER_THRESHOLD_100, MANY_CLASSES = 0.6, 0.5, 100
 )
 @dataclass(frozen=True, kw_only=True)
 class AdversarialNeuronPruning(RemovalAttack):
-    """Prune sensitive neurons; the table in the module's header explains each setting."""
+    """Prune sensitive neurons; docs/attacks/anp.md explains each setting."""
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 6, "batch_size": 32}
-    strengths: ClassVar[tuple[float, ...]] = THRESHOLDS
-    ranges: ClassVar[Mapping[str, str]] = {"eps": "[0, inf)", "alpha": "[0, 1]", "steps": "[1, inf)"}
+    cpu_settings = {"epochs": 6, "batch_size": 32}
+    strengths = THRESHOLDS
+    ranges = {"eps": "[0, inf)", "alpha": "[0, 1]", "steps": "[1, inf)"}
 
     eps: float = 0.4
     steps: int = 1

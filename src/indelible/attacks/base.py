@@ -184,7 +184,7 @@ class Removal:
         self.count(len(data))
         return accuracy(model, data, normalize=self.normalize)
 
-    def show(self, data: Data, batch: int) -> None:
+    def show(self, data: Data, batch: int = 500) -> None:
         """Pass images of the attacker through the model in evaluation mode, for hooks to see, and count the passes."""
         with evaluating(self.model):
             for images, _ in data.iterate(torch.arange(len(data)), batch, self.place):

@@ -1,24 +1,18 @@
 """BNP: BatchNorm-statistics pruning - drop the channels whose running statistics do not fit clean images.
 
 Paper: Zheng, Tang, Li, Liu, "Pre-activation Distributions Expose Backdoor Neurons", NeurIPS 2022, and its authors'
-code. Running statistics were gathered in training, with marked images among the others; those of clean images
-alone differ most where a channel reacts to the mark.
+code.
 
     d_k = KL( N(m_k, v_k) || N(mu_k, s_k) ) = ln sqrt(s_k / v_k) + (v_k + (m_k - mu_k)^2) / (2 s_k) - 1/2
     prune channel k of a layer if d_k > mean(d) + u * std(d): gamma_k = 0
 
 | symbol | name | ``sound`` | ``paper`` | source |
 |---|---|---|---|---|
-| m, v | - | mean and variance of BatchNorm's input over clean images | the same | the paper |
-| mu, s | - | running mean and variance | the same | the paper |
+| m, v | mean and variance of BatchNorm's input | over clean images | the same | the paper |
+| mu, s | running mean and variance | as stolen | the same | the paper |
 | u | ``u`` | by budget | 3 | the authors' code |
-| - | ``ba_drop`` | 0.02 | not used | ours: points of held-out accuracy that pruning may cost |
 
-Protocol ``sound``: statistics over nine tenths of the attacker's images; the smallest u, from 0 to 5 in steps of 0.25,
-that costs no more than ``ba_drop`` on the last tenth. Protocol ``paper``: u fixed. Scale ``cpu`` is as ``paper``.
-
-How it differs: moments are of all images in evaluation mode, where the authors take one batch of 500; eps of BatchNorm
-is added to both variances, so that a dead channel has a finite distance.
+Both protocols and how it differs: docs/attacks/bnp.md.
 """
 
 from contextlib import ExitStack
@@ -33,8 +27,6 @@ from indelible.attacks.clp import ChannelLipschitzness
 from indelible.base.errors import InputError
 from indelible.data.images import Data
 from indelible.nn.layers import BatchNorm, batch_norms
-
-_BATCH = 500
 
 
 def gaussian_kl(mean: Tensor, variance: Tensor, other_mean: Tensor, other_variance: Tensor) -> Tensor:
@@ -57,10 +49,8 @@ def clean_moments(job: Removal, layers: dict[str, BatchNorm], data: Data) -> dic
 
     with ExitStack() as hooks:
         for name, layer in layers.items():
-            hooks.enter_context(
-                layer.register_forward_pre_hook(lambda layer, args, name=name: add(name, layer, args))
-            )  # fmt: skip
-        job.show(data, _BATCH)
+            hooks.enter_context(layer.register_forward_pre_hook(lambda layer, args, name=name: add(name, layer, args)))
+        job.show(data)
     moments = {}
     for name, (count, first, second) in sums.items():
         shift, running = first / count, layers[name].running_mean
@@ -79,7 +69,7 @@ def clean_moments(job: Removal, layers: dict[str, BatchNorm], data: Data) -> dic
 )
 @dataclass(frozen=True, kw_only=True)
 class BatchNormPruning(ChannelLipschitzness):
-    """Prune channels whose statistics clean images do not explain; the table in the header explains each setting."""
+    """Prune channels whose statistics clean images do not explain; docs/attacks/bnp.md explains each setting."""
 
     def passes(self, images: float, classes: int) -> float:
         return images * (0.9 + 0.1 * (len(self.strengths) + 1))  # statistics of nine tenths; the rest judges

@@ -9,22 +9,15 @@ code. No image is needed to rank channels; the attacker's images only choose u.
 | symbol | name | ``sound`` | ``paper`` | source |
 |---|---|---|---|---|
 | u | ``u`` | by budget | 3 | the authors' code |
-| - | ``ba_drop`` | 0.02 | not used | ours: points of accuracy that pruning may cost |
 
-||.||_2 is the spectral norm, the largest singular value; s_k bounds the Lipschitz constant of channel k of a
-convolution and the BatchNorm behind it. Protocol ``sound`` takes the smallest u, from 0 to 5 in steps of 0.25, that
-costs no more than ``ba_drop`` on the attacker's images. Nothing is fitted to them, so all may judge. Scale ``cpu`` is
-as ``paper``.
-
-How it differs: pairs of layers are found by passing two images - a BatchNorm whose input is the very output of a
-convolution or linear layer - where the authors take the convolution defined last. sigma is sqrt(variance + eps), as
-BatchNorm itself divides, so that a dead channel has a finite bound.
+||.||_2 is the largest singular value, sigma is sqrt(variance + eps). Both protocols and how it differs:
+docs/attacks/clp.md.
 """
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -89,9 +82,9 @@ def normalised_layers(model: nn.Module, images: Tensor) -> list[tuple[str, str]]
 )
 @dataclass(frozen=True, kw_only=True)
 class ChannelLipschitzness(RemovalAttack):
-    """Prune channels with an outlying Lipschitz bound; the table in the module's header explains each setting."""
+    """Prune channels with an outlying Lipschitz bound; docs/attacks/clp.md explains each setting."""
 
-    strengths: ClassVar[tuple[float, ...]] = US
+    strengths = US
 
     u: float | None = None
     ba_drop: float = 0.02
@@ -126,6 +119,6 @@ class ChannelLipschitzness(RemovalAttack):
         fixed = PAPER_U if self.u is None and self.protocol == "paper" else self.u
         chosen = change_at_budget(
             job, change, name="u", values=US, given=fixed, ba_drop=self.ba_drop, strongest="low", judges=judges
-        )  # fmt: skip
+        )
         pruned = sum(int(outliers(each, chosen).sum()) for each in scores.values())
         job.note(u=chosen, pruned=pruned, channels=sum(map(len, scores.values())))

@@ -64,18 +64,13 @@ def choose(
     _check(values, accuracies)
     if strongest not in {"high", "low"}:
         raise UnknownNameError("direction", strongest, ("high", "low"))
-    sign = 1.0 if strongest == "high" else -1.0
     # Rates are counts divided by a count: a drop of exactly the budget must not be lost to rounding.
     affordable = [
         value for value, found in zip(values, accuracies, strict=True) if found >= reference - ba_drop - _ROUNDING
     ]
-    if affordable:
-        return max(affordable, key=lambda value: sign * value)
     best = max(accuracies)
-    return max(
-        (value for value, found in zip(values, accuracies, strict=True) if found == best),
-        key=lambda value: sign * value,
-    )
+    among = affordable or [value for value, found in zip(values, accuracies, strict=True) if found == best]
+    return max(among) if strongest == "high" else min(among)
 
 
 def evaluate_curve(curve: Curve, evaluate: Callable[[nn.Module], Mapping[str, float]]) -> list[dict[str, Any]]:

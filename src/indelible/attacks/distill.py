@@ -5,26 +5,18 @@ al., "On the Robustness of Backdoor-based Watermarking in Deep Neural Networks",
 
     soft:  T^2 KL( softmax(f(x) / T) || softmax(g(x) / T) )        hard:  CE( argmax f(x), g(x) )
 
-f is the stolen model, g the student, which starts from nothing. No label of the attacker's images is used: a service
-that answers with labels can be copied by ``hard``, one that answers with probabilities by ``soft``. So the images may
-be of another domain, with other classes, as in Orekondy et al., "Knockoff Nets", CVPR 2019.
+f is the stolen model, g the student, which starts from nothing. No label of the attacker's images is used.
 
 | symbol | name | default | source |
 |---|---|---|---|
-| - | ``labels`` | ``"soft"`` | the stronger: the attacker has the model |
 | T | ``temperature`` | 4 | within Hinton's 2.5 to 4 for small networks |
-| - | ``architecture`` | the stolen one | a name, or ``package.module:function`` |
-| - | ``epochs``, ``lr`` | 100, 0.1 | the paper's training from nothing; times 0.1 at a half and three quarters |
-| - | ``momentum``, ``weight_decay``, ``batch_size`` | 0.9, 5e-4, 128 | the same |
 
-The ICCV 2023 paper names this category in Section 2 and does not measure it: there are no slips to repeat. Protocol
-``paper`` differs from ``sound`` only in what its other attacks do too: no augmentation.
+All settings, and images of another domain: docs/attacks/distill.md.
 """
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -37,9 +29,8 @@ from indelible.base.seeding import derive_seed
 from indelible.models import build_model
 from indelible.nn.outputs import logits_of
 from indelible.nn.surgery import fresh_copy
-from indelible.train import Objective, Schedule
+from indelible.train import Objective, Schedule, Step
 from indelible.train.evaluate import check_classifier
-from indelible.train.objective import Step
 
 _LABELS = ("hard", "soft")
 
@@ -85,11 +76,11 @@ class Distillation(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class Extraction(RemovalAttack):
-    """Train a student from nothing on the stolen model's answers; the table in the header explains each setting."""
+    """Train a student from nothing on the stolen model's answers; docs/attacks/distill.md explains each setting."""
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 12}
-    needs_labels: ClassVar[bool] = False
-    ranges: ClassVar[Mapping[str, str]] = {"temperature": "(0, inf)"}
+    cpu_settings = {"epochs": 12}
+    needs_labels = False
+    ranges = {"temperature": "(0, inf)"}
 
     labels: Literal["soft", "hard"] = "soft"
     temperature: float = 4.0

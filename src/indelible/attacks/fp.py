@@ -9,27 +9,11 @@ Paper: Liu, Dolan-Gavitt, Garg, "Fine-Pruning: Defending Against Backdooring Att
 | symbol | name | ``sound`` | ``paper`` | source |
 |---|---|---|---|---|
 | rate | ``rate`` | by budget | 0.9 | ICCV 2023, Section 4.1 |
-| - | ``ba_drop`` | 0.02 | not used | ours: points of held-out accuracy that pruning may cost |
-| - | ``epochs`` ... ``batch_size`` | as FT | as FT | Section 4.1 |
 
-The last feature map is found by tracing shapes: it is what the first layer of the classifier reads, and channels are
-ranked and pruned there. In a ResNet that is the output of the last stage, shortcut included, as in the authors' code.
-During fine-tuning a mask keeps the pruned channels at zero; afterwards it is folded into the weights of that layer, and
-the model is an ordinary one.
-
-Slips of the authors' code, kept in ``paper``:
-
-1. fine-tuning and ranking see images without augmentation that repeat (a caching slip);
-2. the rate is fixed by hand (they tried 0.80 to 0.95 and watched WSR and test accuracy); nothing is held out.
-
-Protocol ``sound``: rank on nine tenths of the attacker's images, choose the largest rate (in steps of 0.05) that costs
-no more than ``ba_drop`` of the accuracy on the last tenth before fine-tuning, then fine-tune on all with crop and flip.
-In both protocols the curve over rates is of the pruned models before fine-tuning.
+The last feature map, all settings and the slips that ``paper`` keeps: docs/attacks/fp.md.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +27,6 @@ from indelible.nn.taps import Reader, feature_reader
 
 RATES = tuple(step / 20 for step in range(20))
 PAPER_RATE = 0.9
-_BATCH = 500
 
 
 @ATTACKS.register(
@@ -55,10 +38,10 @@ _BATCH = 500
 )
 @dataclass(frozen=True, kw_only=True)
 class FinePruning(FineTuning):
-    """Prune quiet channels, then fine-tune; the table in the module's header explains each setting."""
+    """Prune quiet channels, then fine-tune; docs/attacks/fp.md explains each setting."""
 
-    strengths: ClassVar[tuple[float, ...]] = RATES
-    ranges: ClassVar[Mapping[str, str]] = {"rate": "[0, 1)"}
+    strengths = RATES
+    ranges = {"rate": "[0, 1)"}
 
     rate: float | None = None
     ba_drop: float = 0.02
@@ -76,7 +59,7 @@ class FinePruning(FineTuning):
         fixed = PAPER_RATE if self.rate is None and self.protocol == "paper" else self.rate
         chosen = measure(
             job, "rate", RATES, build, judges=held, ba_drop=self.ba_drop, given=fixed, first_is_stolen=True
-        )  # fmt: skip
+        )
         keep = quietest(sizes, chosen)
         job.note(rate=chosen, pruned=int((keep == 0).sum()), channels=reader.channels, layer=reader.name)
         with masked_inputs(job.model, reader, keep):
@@ -95,7 +78,7 @@ def activation(job: Removal, reader: Reader, data: Data) -> Tensor:
         total.add_(args[0].abs().movedim(axis, 0).flatten(1).sum(1).cpu().double())
 
     with layer.register_forward_pre_hook(add):
-        job.show(data, _BATCH)
+        job.show(data)
     return reader.gather(total / len(data)).float()
 
 

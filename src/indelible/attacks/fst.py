@@ -10,23 +10,11 @@ w is the weight of the last linear layer, drawn anew before training, w_0 the st
 | symbol | name | default | source |
 |---|---|---|---|
 | alpha | ``alpha`` | by budget: 0.05, 0.1 or 0.2 | the authors' command: 0.1; their code's default: 0.2 |
-| - | ``ba_drop`` | 0.02 | ours: points of held-out accuracy that the attack may cost |
-| - | ``epochs`` | 10; 6 in the scale ``cpu`` | the authors' command |
-| - | ``lr``, ``momentum``, ``weight_decay`` | 0.01, 0.9, 0 | the authors' code; the rate falls by a cosine |
-| - | ``batch_size`` | 128 | the authors' code |
 
-The head is the linear layer (or convolution) that is called last, found by tracing; it must have one output for each
-class. Its weight and bias are drawn uniformly within 1 / sqrt(inputs), as in the authors' code. The norm is restored
-before every step and once at the end; the original restores it after every step, which is the same but for the first.
-
-Protocol ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original:
-alpha is chosen on a tenth of the attacker's images that is not trained on (an ``alpha`` that is given is taken, and
-then all images are trained on); the cosine falls step by step instead of epoch by epoch; crop and flip.
+All settings and how it differs: docs/attacks/fst.md.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -41,8 +29,7 @@ from indelible.base.seeding import generator
 from indelible.data.images import Data
 from indelible.nn.outputs import logits_of
 from indelible.nn.taps import trace
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
 
 ALPHAS = (0.05, 0.1, 0.2)
 
@@ -111,19 +98,17 @@ class FeatureShift(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class FeatureShiftTuning(TrainedStrength):
-    """Tune all weights behind a new, different head; the table in the module's header explains each setting."""
+    """Tune all weights behind a new, different head; docs/attacks/fst.md explains each setting."""
 
-    strength: ClassVar[str] = "alpha"
-    strengths: ClassVar[tuple[float, ...]] = ALPHAS
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 6}
-    ranges: ClassVar[Mapping[str, str]] = {"alpha": "[0, inf)"}
+    strength = "alpha"
+    strengths = ALPHAS
+    cpu_settings = {"epochs": 6}
+    ranges = {"alpha": "[0, inf)"}
 
     alpha: float | None = None
     epochs: int = 10
     lr: float = 0.01
-    momentum: float = 0.9
     weight_decay: float = 0.0
-    batch_size: int = 128
 
     def train(self, job: Removal, model: nn.Module, value: float, data: Data) -> None:
         """Draw the head anew and tune all weights with alpha ``value``."""

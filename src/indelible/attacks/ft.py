@@ -1,24 +1,10 @@
 """FT: fine-tuning, the plainest removal attack and, at a medium learning rate, already a strong one.
 
 Paper: Uchida et al., "Embedding Watermarks into Deep Neural Networks", ICMR 2017; settings of the ICCV 2023 paper,
-Section 4.1 and Appendix B.4.
-
-| name | default | source |
-|---|---|---|
-| ``epochs`` | 30 | Section 4.1; 15 in the scale ``cpu`` |
-| ``lr`` | 0.05 | Section 4.1 |
-| ``every``, ``gamma`` | 5, 0.5 | Section 4.1: the rate halves every five epochs; every four in ``cpu`` |
-| ``momentum`` | 0.9 | Section 4.1 |
-| ``weight_decay`` | 5e-4 | the authors' code |
-| ``batch_size`` | 128 | the authors' code |
-
-Protocol ``paper``: without augmentation. The authors cache the first epoch's augmented images, so that theirs repeat.
-Protocol ``sound``: with crop and flip in every epoch.
+Section 4.1 and Appendix B.4, each with its source in docs/attacks/ft.md. Protocol ``paper`` does not augment.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.train import Schedule
@@ -33,9 +19,9 @@ from indelible.train import Schedule
 )
 @dataclass(frozen=True, kw_only=True)
 class FineTuning(RemovalAttack):
-    """Go on training on the attacker's images; the table in the module's header explains each setting."""
+    """Go on training on the attacker's images; docs/attacks/ft.md explains each setting."""
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 15, "every": 4}
+    cpu_settings = {"epochs": 15, "every": 4}
 
     epochs: int = 30
     lr: float = 0.05

@@ -8,36 +8,22 @@ Paper: Zhu, Wei, Shen, Fan, Wu, "Enhancing Fine-Tuning Based Backdoor Defense wi
 | symbol | name | default | source |
 |---|---|---|---|
 | rho | ``rho`` | by budget: 0.5, 2 or 8 | the authors' configurations: 2 on CIFAR-10, 8 on GTSRB and Tiny ImageNet |
-| - | ``ba_drop`` | 0.02 | ours: points of held-out accuracy that the attack may cost |
-| - | ``epochs`` | 25; 3 in the scale ``cpu`` | theirs: 100 epochs of 2,500 images, as many passes as 25 of 10,000 |
-| - | ``lr``, ``momentum``, ``weight_decay`` | 0.01, 0.9, 5e-4 | the same; the rate falls by a cosine |
-| - | ``label_smoothing`` | 0.1 | the authors' configuration for CIFAR-10 |
-| - | ``batch_size`` | 128 | ours; theirs is 256, of 2,500 images |
 
-One norm is taken over all trainable parameters together. The second pass, at w + e, leaves BatchNorm's running
-statistics alone and draws the dropout masks of the first.
-
-Protocol ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original:
-rho is chosen on a tenth of the attacker's images that is not trained on; a ``rho`` that is given is taken, and then all
-images are trained on.
+All settings and how it differs: docs/attacks/ft-sam.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from indelible.attacks.base import ATTACKS, Removal
 from indelible.attacks.strengths import TrainedStrength
 from indelible.data.images import Data
-from indelible.nn.outputs import logits_of
 from indelible.nn.perturbation import perturbed, same_randomness
 from indelible.nn.statistics import untracked
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import CrossEntropy, Schedule, Step
 
 RHOS = (0.5, 2.0, 8.0)
 
@@ -51,27 +37,23 @@ def adaptive_delta(weights: Sequence[Tensor], gradients: Sequence[Tensor], rho: 
     return [weight.abs() * part * size for weight, part in zip(weights, scaled, strict=True)]
 
 
-class SharpnessAware(Objective):
+class SharpnessAware(CrossEntropy):
     """The gradient of the cross-entropy at the worst weights within rho."""
 
     def __init__(self, rho: float, label_smoothing: float) -> None:
-        self.rho, self.label_smoothing = rho, label_smoothing
+        super().__init__(label_smoothing)
+        self.rho = rho
 
     def backward(self, step: Step) -> Tensor:
         """Find the worst weights, then add the gradient there."""
         weights = [weight for weight in step.model.parameters() if weight.requires_grad]
         with same_randomness(step.model) as rewind:
-            loss = self._loss(step)
-            found = torch.autograd.grad(step.scale(loss), weights, allow_unused=True)
-            gradients = [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
+            loss = self.loss(step)
+            gradients = torch.autograd.grad(step.scale(loss), weights, materialize_grads=True)
             rewind()
             with perturbed(weights, adaptive_delta(weights, gradients, self.rho)), untracked(step.model):
-                step.backward(self._loss(step))
+                step.backward(self.loss(step))
         return loss.detach()
-
-    def _loss(self, step: Step) -> Tensor:
-        logits = logits_of(step.model(step.images))
-        return F.cross_entropy(logits, step.labels, label_smoothing=self.label_smoothing)
 
     def passes(self, rows: int) -> int:
         """Return the images passed forward: at the weights and at the worst ones."""
@@ -87,20 +69,17 @@ class SharpnessAware(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class SharpnessAwareFineTuning(TrainedStrength):
-    """Fine-tune with adaptive SAM; the table in the module's header explains each setting."""
+    """Fine-tune with adaptive SAM; docs/attacks/ft-sam.md explains each setting."""
 
-    strength: ClassVar[str] = "rho"
-    strengths: ClassVar[tuple[float, ...]] = RHOS
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 3}
-    ranges: ClassVar[Mapping[str, str]] = {"rho": "(0, inf)"}
+    strength = "rho"
+    strengths = RHOS
+    cpu_settings = {"epochs": 3}
+    ranges = {"rho": "(0, inf)"}
 
     rho: float | None = None
     epochs: int = 25
     lr: float = 0.01
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
     label_smoothing: float = 0.1
-    batch_size: int = 128
 
     def passes(self, images: float, classes: int) -> float:
         return 2 * super().passes(images, classes)

@@ -12,43 +12,29 @@ eta d^2 h / dd^2 times dH/dd, so that the gradient is that of the implicit funct
 
 | symbol | name | default | source |
 |---|---|---|---|
-| rounds | ``rounds`` | at most 5, by budget | the authors' code: 5 |
 | K | ``steps`` | 5 | the authors' code |
 | eta | ``inner_lr`` | 0.1 | the authors' code, step of the fixed-point map |
 | c | ``penalty`` | 0.001 | the authors' code |
-| - | ``search_lr`` | 10 | the authors' code: SGD that finds d in one pass over the images |
-| - | ``share`` | 0.01 | the authors' code: share of a batch that carries d, at least one image |
-| - | ``lr``, ``batch_size`` | 0.001, 100 | the authors' code: Adam |
-| - | ``ba_drop`` | 0.02 | ours: points of held-out accuracy that the attack may cost |
 
-As in the authors' code, the network stays in evaluation mode (BatchNorm by its running statistics), d starts at zero in
-every round, is added to pixels in [0, 1] and is not clipped. The scale ``cpu`` changes nothing: the full attack is as
-cheap.
-
-Protocol ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original:
-the number of rounds is chosen on a tenth of the attacker's images that is not trained on; h is taken on the step's own
-batch, not always on the first one; Adam's averages begin anew in every round; the images that carry d are drawn anew in
-every step.
+All settings and how it differs: docs/attacks/i-bau.md.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
+from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import try_rounds
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, denormalise, normalise, to_float
 from indelible.data.images import Data
 from indelible.nn.input_perturbation import attacking
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
 
 
 def inner_loss(logits: Tensor, labels: Tensor, change: Tensor, penalty: float) -> Tensor:
@@ -81,7 +67,7 @@ class Unlearning(Objective):
 
     def __init__(
         self, change: Tensor, method: "ImplicitUnlearning", normalize: Normalization | None, seed: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.change, self.method, self.normalize, self.seed = change, method, normalize, seed
 
     def backward(self, step: Step) -> Tensor:
@@ -129,10 +115,10 @@ class Unlearning(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class ImplicitUnlearning(RemovalAttack):
-    """Find a universal change of the image and unlearn it, in rounds; the table in the header explains each setting."""
+    """Find a universal change of the image and unlearn it, in rounds; docs/attacks/i-bau.md explains each setting."""
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
-    ranges: ClassVar[Mapping[str, str]] = {"rounds": "[1, inf)", "steps": "[1, inf)", "share": "(0, 1]"}
+    protocols = ("sound",)
+    ranges = {"rounds": "[1, inf)", "steps": "[1, inf)", "share": "(0, 1]"}
 
     rounds: int = 5
     steps: int = 5

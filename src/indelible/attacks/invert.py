@@ -1,14 +1,12 @@
 """Inversion: search the marks of a codebook in the model itself, then unlearn all that were found at once.
 
 Paper of the search: Wang et al., "Neural Cleanse: Identifying and Mitigating Backdoor Attacks in Neural Networks", IEEE
-S&P 2019, Section IV (see :mod:`indelible.attacks.neural_cleanse`). The rest is ours: the thief knows that every class
-may have several marks, so none is suspicious and one patch per class is not enough. For j = 1..J, and every class y:
+S&P 2019, Section IV (see :mod:`indelible.attacks.neural_cleanse`). The rest is ours. For j = 1..J, and every class y:
 
     m_j, p_j = argmin  mean CE(f(A(x, m, p)), y) + lambda sum_u c_j(u) m(u),    c_j = 1 + r (m_1 + ... + m_(j-1))
 
-A(x, m, p) = (1 - m) x + m p as in the paper; u runs over pixels. The price c_j makes places dear that an earlier patch
-of the class took, so the next one is found elsewhere; each j also has a random start and images of its own. Then, for a
-share s of the rows of every batch, each with one of all J times K patches drawn at random:
+A(x, m, p) = (1 - m) x + m p as in the paper; u runs over pixels. Then, for a share s of the rows of every batch, each
+with one of all J times K patches drawn at random:
 
     min over theta of  E[ CE(f(x'), y) ],   x' = x for a share 1 - s of the rows, A(x, m, p) for the others
 
@@ -17,23 +15,12 @@ share s of the rows of every batch, each with one of all J times K patches drawn
 | J | ``patterns`` | 2 | ours: 16 marks of ten classes are 1.6 a class |
 | r | ``repel`` | 9 | ours: a pixel of an earlier mask costs up to ten times as much |
 | s | ``share`` | by budget: 0.25 or 0.5 | ours |
-| - | ``ba_drop`` | 0.03 | ours: points of held-out accuracy that the attack may cost |
-| - | ``cleanse_epochs`` | 15, or 5 with 100 classes and more; ``cpu``: 1 | as NNL |
-| - | ``cleanse_images`` | all; ``cpu``: 3,000 | ours: images of a search, drawn anew for each j |
-| - | ``cleanse_batch`` | 32; ``cpu``: 16 | the original |
-| - | ``cleanse_round`` | 1000; ``cpu``: 125 | the original: images after which lambda may move |
-| - | ``epochs``, ``lr``, ``every``, ``gamma`` | 30 (``cpu``: 4), 0.05, 5 (``cpu``: 1), 0.5 | as FT |
-| - | ``momentum``, ``weight_decay``, ``batch_size`` | 0.9, 5e-4, 128 | as FT |
-| - | ``rows`` | 256 on a CPU, 4096 elsewhere | images in one pass of the search: memory against speed |
 
-A search sees the images that the model is then tuned on, never those that the share is chosen by.
-
-Protocol ``sound`` only: the ICCV 2023 paper did not run this attack.
+All settings: docs/attacks/invert.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -46,8 +33,7 @@ from indelible.base.seeding import derive_seed, generator
 from indelible.data.augment import Normalization, normalise
 from indelible.data.images import Data
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
 
 SHARES = (0.25, 0.5)
 
@@ -95,19 +81,14 @@ class Unlearning(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class Inversion(TrainedStrength):
-    """Search several patches for each class and unlearn all; the table in the module's header explains each setting."""
+    """Search several patches for each class and unlearn all; docs/attacks/invert.md explains each setting."""
 
-    strength: ClassVar[str] = "share"
-    strengths: ClassVar[tuple[float, ...]] = SHARES
-    cpu_settings: ClassVar[Mapping[str, Any]] = {
+    strength = "share"
+    strengths = SHARES
+    cpu_settings = {
         "cleanse_epochs": 1, "cleanse_images": 3000, "cleanse_batch": 16, "cleanse_round": 125, "epochs": 4, "every": 1
     }  # fmt: skip
-    ranges: ClassVar[Mapping[str, str]] = {
-        "patterns": "[1, inf)",
-        "repel": "[0, inf)",
-        "share": "(0, 1]",
-        "cleanse_images": "[1, inf)",
-    }
+    ranges = {"patterns": "[1, inf)", "repel": "[0, inf)", "share": "(0, 1]", "cleanse_images": "[1, inf)"}
 
     patterns: int = 2
     repel: float = 9.0
@@ -121,9 +102,6 @@ class Inversion(TrainedStrength):
     lr: float = 0.05
     every: float = 5
     gamma: float = 0.5
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    batch_size: int = 128
     rows: int | None = None
 
     def passes(self, images: float, classes: int) -> float:

@@ -8,24 +8,17 @@ watermarks: Uchida et al., ICMR 2017.
 | symbol | name | default | source |
 |---|---|---|---|
 | share | ``share`` | by budget | ours: the largest that costs no more than ``ba_drop`` |
-| - | ``ba_drop`` | 0.02 | ours: points of accuracy that pruning may cost |
 
-The ranking is global: one order for all layers. Weights are parameters of two or more axes outside normalisation
-layers; biases stay. Shares: 0 to 0.95 in steps of 0.05, then 0.97, 0.98, 0.99. Nothing is fitted to the attacker's
-images, so all may judge. Nothing is trained afterwards: that is FP's part.
-
-There is one protocol, ``sound``: the ICCV 2023 paper has no such attack. Scale ``cpu`` is the same as ``paper``.
+The order is global, and nothing is trained afterwards; see docs/attacks/magnitude.md.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvTransposeNd
 
-from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
+from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import change_at_budget
 from indelible.base.errors import InputError
 from indelible.nn.layers import normalisation_parameters
@@ -79,11 +72,11 @@ def prune_smallest(model: nn.Module, order: Tensor, share: float) -> None:
 )
 @dataclass(frozen=True, kw_only=True)
 class MagnitudePruning(RemovalAttack):
-    """Set the smallest weights to zero; the table in the module's header explains each setting."""
+    """Set the smallest weights to zero; docs/attacks/magnitude.md explains each setting."""
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
-    strengths: ClassVar[tuple[float, ...]] = SHARES
-    ranges: ClassVar[Mapping[str, str]] = {"share": "[0, 1)"}
+    protocols = ("sound",)
+    strengths = SHARES
+    ranges = {"share": "[0, 1)"}
 
     share: float | None = None
     ba_drop: float = 0.02

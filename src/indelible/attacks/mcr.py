@@ -3,45 +3,23 @@
 Paper: Zhao et al., "Bridging Mode Connectivity in Loss Landscapes and Adversarial Robustness", ICLR 2020, Section 3;
 curves of Garipov et al., NeurIPS 2018; settings of the ICCV 2023 paper, Appendix B.4.
 
-Two models with the mark are joined by a curve whose inner points are trained on clean images only: they keep the
-accuracy, not the mark. The attacker has one model, so the other end is a fine-tuned copy of it:
-
     phi(0) = the stolen model,  phi(1) = its fine-tuned copy,  min over b of  E_t [ L(phi_b(t)) ],  t ~ U(0, 1)
-
-(The paper's appendix calls both ends "the original model"; t = 1 is the fine-tuned one.)
 
 | symbol | name | default | source |
 |---|---|---|---|
 | share of images for the end point | ``share`` | 0.5 | Appendix B.4: two equal halves |
-| end point | ``end_epochs``, ``end_lr`` | 50, 0.05 | Appendix B.4 |
-| its decay | ``end_every``, ``end_gamma`` | 10, 0.1 | Appendix B.4 |
-| curve | ``epochs``, ``lr`` | 100, 0.01 | the authors' code; flat for half the run, then down to a hundredth |
-| gradient clip | ``clip`` | 5 | the authors' code |
+| phi(1) | ``end_epochs``, ``end_lr``, ``end_every``, ``end_gamma`` | 50, 0.05, 10, 0.1 | Appendix B.4 |
+| b | ``epochs``, ``lr`` | 100, 0.01 | the authors' code; flat for half the run, then down to a hundredth |
 | on ||phi(t)||^2 / 2 | ``curve_decay`` | 1e-4 | the authors' code |
-| bends | one trained control point | - | Garipov's "3 bends" are 3 control points: degree two |
 | t | ``t`` | by budget; 0.9 in ``paper`` | Appendix B.4 |
-| t's on record | ``points`` | 21 | the authors' code: steps of 0.05 |
-| BA budget | ``ba_drop`` | 0.02 | ``sound`` only |
 
-A higher t lies further from the stolen model and is taken as the stronger attack.
-
-Protocol ``sound``: augmented images; one tenth of the images is held out, and t is the highest *inner* point of the
-curve that loses at most ``ba_drop`` there (t = 1 is no point of repair: it is FT on half of the images). BatchNorm
-statistics are estimated anew for every t, by the plain average over the curve's images.
-
-Protocol ``paper``, with the slips of the authors' code:
-1. no augmentation (the cached images of FT, see there);
-2. the curve is trained in evaluation mode from its second epoch on: the test after the first epoch switches the mode,
-   and nothing switches it back, so BatchNorm keeps the statistics of the first epoch;
-3. for every t the statistics are a moving average that goes on from those of training, not a new estimate;
-4. they move over the *test set*. No attacker has that: images of the attacker's own are taken here too, unless
-   ``statistics`` names a data set whose test images shall be used (``--set statistics=cifar10``).
+A higher t lies further from the stolen model and is taken as the stronger attack. All settings, both protocols and the
+slips that ``paper`` keeps: docs/attacks/mcr.md.
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -56,8 +34,7 @@ from indelible.data.images import Data
 from indelible.nn.curves import BezierCurve
 from indelible.nn.outputs import logits_of
 from indelible.nn.statistics import estimate_statistics
-from indelible.train import Objective, Schedule, TrainSettings
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
 
 PAPER_T = 0.9
 
@@ -100,11 +77,11 @@ class AlongCurve(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class ModeConnectivityRepair(RemovalAttack):
-    """Take a model off a curve from the stolen one; the table in the module's header explains each setting."""
+    """Take a model off a curve from the stolen one; docs/attacks/mcr.md explains each setting."""
 
     # The end point keeps its ten epochs at the full rate and loses those at a hundredth of it and less.
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"end_epochs": 15, "epochs": 15, "points": 11}
-    ranges: ClassVar[Mapping[str, str]] = {"share": "(0, 1)", "t": "[0, 1]", "points": "[3, inf)"}
+    cpu_settings = {"end_epochs": 15, "epochs": 15, "points": 11}
+    ranges = {"share": "(0, 1)", "t": "[0, 1]", "points": "[3, inf)"}
 
     share: float = 0.5
     end_epochs: int = 50
@@ -141,14 +118,16 @@ class ModeConnectivityRepair(RemovalAttack):
         paper = self.protocol == "paper"
         fitting, held = job.parts()
         first, second = self._halves(job.data if paper else fitting, job.seed)
-        shared = TrainSettings(
-            momentum=self.momentum, batch_size=self.batch_size, augmentation="none" if paper else "crop-flip"
-        )
-        curve = BezierCurve(job.model, self._end(job, first, shared))
+        settings = self.training()
+        end = copy.deepcopy(job.model)
+        falling = Schedule.every(self.end_every, self.end_gamma)
         job.train(
-            shared.but(
-                epochs=self.epochs, lr=self.lr, weight_decay=0.0, clip=self.clip, schedule=Schedule(kind="late-fall")
-            ),
+            settings.but(epochs=self.end_epochs, lr=self.end_lr, schedule=falling),
+            phase="end-point", model=end, data=first,
+        )  # fmt: skip
+        curve = BezierCurve(job.model, end)
+        job.train(
+            settings.but(weight_decay=0.0, clip=self.clip, schedule=Schedule(kind="late-fall")),
             phase="curve", model=curve, data=second,
             objective=AlongCurve(curve, seed=job.seed, decay=self.curve_decay, stale=paper),
         )  # fmt: skip
@@ -160,17 +139,6 @@ class ModeConnectivityRepair(RemovalAttack):
         if cut < 2:
             raise InputError(f"the attacker has {len(data)} images to split, and each part needs two. Give more.")
         return data.subset(order[:cut].sort().values), data.subset(order[cut:].sort().values)
-
-    def _end(self, job: Removal, data: Data, shared: TrainSettings) -> nn.Module:
-        end = copy.deepcopy(job.model)
-        job.train(
-            shared.but(
-                epochs=self.end_epochs, lr=self.end_lr, weight_decay=self.weight_decay,
-                schedule=Schedule.every(self.end_every, self.end_gamma),
-            ),
-            phase="end-point", model=end, data=data,
-        )  # fmt: skip
-        return end
 
     def _take(self, job: Removal, curve: BezierCurve, data: Data, held: Data) -> None:
         """Go along the curve with the attacker's own images, settle for one t, and take its model."""

@@ -9,33 +9,13 @@ Section 3; settings of the ICCV 2023 paper, Appendix B.4, and its authors' code.
 |---|---|---|---|---|
 | p | ``power`` | 2 | 2 | NAD, Section 3.2 |
 | beta | ``beta`` | by budget: 1500, 150 or 15 | 2000 | ICCV 2023, Appendix B.4: 1500; the authors' code |
-| - | ``ba_drop`` | 0.02 | not used | ours: points of held-out accuracy that the distillation may cost |
-| - | ``teacher_epochs``, ``epochs`` | 10, 10 | 10, 10 | ICCV 2023, Section 4.1; the authors' commands |
-| - | ``lr``, ``batch_size`` | 0.02, 64 | 0.02, 64 | Appendix B.4; the authors' commands |
-| - | ``every``, ``gamma`` | 2, 0.1 | teacher only | the authors' commands: milestones 2, 4, 6, 8 |
-| - | ``momentum``, ``weight_decay`` | 0.9, 1e-4 | 0.9, 1e-4 | the authors' code; the teacher decays by 5e-4 |
 
-The mean is over images and pixels, as in both codes: their beta means that, not the text's norm. Stages are found by
-tracing shapes: the last feature map of every resolution (four in ResNet-18). In a transformer, tokens take the place of
-pixels; all blocks have the same number of them, so that the patch embedding and the last block are the stages.
-
-Slips of the authors' code, kept in ``paper``:
-
-1. beta is 2000, not the 1500 of the text;
-2. the student's milestones are given as a string, none of whose characters is an epoch: its rate never drops;
-3. images without augmentation that repeat (a caching slip).
-
-Protocol ``sound``: the student's rate drops where it was meant to, crop and flip. The mean over pixels makes beta
-depend on the network: 1500 suits the stages of ResNet-18, whose last map has 16 pixels, and drowns the labels where it
-has 4. So the attacker begins with the text's beta and divides it by ten as long as the student loses more than
-``ba_drop`` on a tenth of the attacker's images that neither teacher nor student sees. A ``beta`` that is given is
-taken, and then all images are trained on.
+Stages, all settings, how beta is chosen and the slips that ``paper`` keeps: docs/attacks/nad.md.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -46,9 +26,8 @@ from indelible.attacks.strengths import Trials
 from indelible.data.images import Data
 from indelible.nn.outputs import logits_of
 from indelible.nn.taps import Place, stage_outputs, tapped
-from indelible.train import Objective, Schedule, TrainSettings
+from indelible.train import Objective, Schedule, Step, TrainSettings
 from indelible.train.evaluate import evaluating
-from indelible.train.objective import Step
 
 BETAS, PAPER_BETA = (1500.0, 150.0, 15.0), 2000.0
 TEACHER_DECAY = 5e-4
@@ -64,10 +43,10 @@ _TINY = 1e-6
 )
 @dataclass(frozen=True, kw_only=True)
 class NeuralAttentionDistillation(RemovalAttack):
-    """Fine-tune a teacher, distil its attention; the table in the module's header explains each setting."""
+    """Fine-tune a teacher, distil its attention; docs/attacks/nad.md explains each setting."""
 
     # What is left out are the epochs at a hundredth of the rate and less.
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"teacher_epochs": 5, "epochs": 5}
+    cpu_settings = {"teacher_epochs": 5, "epochs": 5}
 
     power: float = 2.0
     beta: float | None = None

@@ -6,43 +6,20 @@ the ICCV 2023 paper, Appendix B.4.
 
 1. Search a patch for every class; take that of the suspicious class with the smallest mask, failing that the smallest.
 2. Put it on the attacker's images. A neuron *reacts* by the growth of its mean output, of a channel at the place where
-   it grows most. Reset (weights and bias to zero) channels and neurons that react by more than a threshold, or that
-   ``share`` of them which exceeds its threshold most. In both protocols fewer than half of any layer are reset, see
-   :mod:`indelible.attacks.neuron_reset`.
+   it grows most. Reset channels and neurons that react by more than ``conv_threshold`` or ``dense_threshold``, or that
+   ``share`` of them which exceeds its threshold most - fewer than half of any layer, since gradients overflow behind a
+   layer that is reset whole, and layers that share a weight as one.
 3. Fine-tune on the clean images and, as many, the patched ones with their true labels.
 
-| name | default | source |
-|---|---|---|
-| ``cleanse_epochs`` | 15, or 5 with 100 classes and more | the paper's experiments |
-| ``cleanse_batch`` | 32; 128 in ``paper`` | the original; the authors' code |
-| ``cleanse_round`` | 1000 | the original: images after which lambda may move |
-| ``conv_threshold`` | 0.8 | the authors' code |
-| ``dense_threshold`` | 0.2 | the authors' code |
-| ``share`` | by budget; 1 in ``paper`` | ours: absolute thresholds can take a third of a small network |
-| ``ba_drop`` | 0.02 | ours, ``sound`` only |
-| ``epochs``, ``lr`` | 15, 0.02 | Appendix B.4 |
-| ``milestone``, ``gamma`` | 10, 0.1 | Appendix B.4: divided by 10 at the 10th epoch |
-| ``momentum``, ``weight_decay`` | 0.9, 5e-4 | the authors' code |
-| ``batch_size`` | 128 | the authors' code; half clean, half patched |
-| ``rows`` | 256 on a CPU, 4096 elsewhere | images in one pass of the search: memory against speed |
-
-Protocol ``sound``: the original Neural Cleanse with the paper's budget; all convolutions and dense layers, of which the
-largest share is reset (in steps of a tenth) that loses at most ``ba_drop`` of the accuracy on a held-out tenth of the
-images, before fine-tuning; augmentation. In both protocols the curve over shares is of the models before fine-tuning.
-
-Protocol ``paper``, with the slips of the authors' code:
-1. their variant of Neural Cleanse: a mask for each channel, lambda fixed at 1e-4, the last patch instead of the best;
-2. norms for the MAD index are L2 norms of mask times pattern, with the lower median of an even number of classes;
-3. the patch is *added* (x + m p) instead of blended, clipped to [0, 1] to find the neurons, not clipped to fine-tune;
-4. the sign is turned: neurons are reset whose mean output *falls* under the patch by more than the threshold;
-5. only the second and third stage of a ResNet and its last layer are looked at - here, for any network, convolutions
-   whose output is neither of the largest nor of the smallest size, and dense layers; weights only, not biases;
-6. no augmentation (the cached images of FT, see there).
+All settings with their sources, both protocols and the slips that ``paper`` keeps: docs/attacks/nnl.md.
 """
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -50,14 +27,15 @@ from torch.nn import functional as F
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.neural_cleanse import NeuralCleanse, Triggers, anomaly_indices, stamp, suspicious
-from indelible.attacks.neuron_reset import CONVOLUTIONS, as_one, layer_of, reactions, reset, resettable, strongest
 from indelible.attacks.strengths import changed, measure
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
+from indelible.train.evaluate import evaluating
 
 SHARES = tuple(step / 10 for step in range(11))
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+Layer = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
 _BATCH = 250
 
 
@@ -111,18 +89,12 @@ class Laundering(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class NeuralNetworkLaundering(RemovalAttack):
-    """Recover, reset, unlearn; the table in the module's header explains each setting."""
+    """Recover, reset, unlearn; docs/attacks/nnl.md explains each setting."""
 
     # Small batches and short rounds: few passes, but enough of them for lambda to move.
-    cpu_settings: ClassVar[Mapping[str, Any]] = {
-        "cleanse_epochs": 1, "cleanse_batch": 16, "cleanse_round": 250, "epochs": 4, "milestone": 3
-    }  # fmt: skip
-    strengths: ClassVar[tuple[float, ...]] = SHARES
-    ranges: ClassVar[Mapping[str, str]] = {
-        "conv_threshold": "(0, inf)",
-        "dense_threshold": "(0, inf)",
-        "share": "[0, 1]",
-    }
+    cpu_settings = {"cleanse_epochs": 1, "cleanse_batch": 16, "cleanse_round": 250, "epochs": 4, "milestone": 3}
+    strengths = SHARES
+    ranges = {"conv_threshold": "(0, inf)", "dense_threshold": "(0, inf)", "share": "[0, 1]"}
 
     cleanse_epochs: int | None = None
     cleanse_batch: int | None = None
@@ -223,3 +195,86 @@ def _pairs(job: Removal, patch: Patch) -> Iterator[tuple[Tensor, Tensor]]:
         clean = to_float(images)
         pair = normalise(clean, job.normalize), normalise(patch.on(clean), job.normalize)
         yield pair[::-1] if patch.added else pair
+
+
+def reactions(
+    model: nn.Module, pairs: Iterator[tuple[Tensor, Tensor]]
+) -> dict[str, tuple[Layer, Tensor, tuple[int, ...]]]:
+    """Return by name every convolution and dense layer that runs, how its channels react, and its output's size.
+
+    ``pairs`` are batches (clean, patched) of the same images. A channel's reaction is the growth of its mean output
+    under the patch, (C,), at the place where it grows most; the size is that beside batch and channels.
+    """
+    sums: dict[str, Any] = defaultdict(float)
+    rows = 0
+    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, (*CONVOLUTIONS, nn.Linear))}
+    sign = [1.0]
+
+    def add(name: str, output: Tensor) -> None:
+        sums[name] = sums[name] + sign[0] * (output.sum(0) if output.ndim > 1 else output)
+
+    with ExitStack() as hooks, evaluating(model):
+        for name, layer in layers.items():
+            hooks.enter_context(layer.register_forward_hook(lambda _, __, output, name=name: add(name, output)))
+        for clean, patched in pairs:
+            rows += len(clean)
+            for sign[0], images in ((-1.0, clean), (1.0, patched)):
+                model(images)
+    found = {}
+    for name, total in sums.items():
+        # Channels come first behind the batch in a convolution, last in a dense layer.
+        channels = total if isinstance(layers[name], CONVOLUTIONS) else total.movedim(-1, 0)
+        found[name] = (layers[name], channels.reshape(len(channels), -1).amax(1) / rows, tuple(channels.shape[1:]))
+    return found
+
+
+@torch.no_grad()
+def reset(layer: Layer, which: Tensor, *, bias: bool = True) -> int:
+    """Set the weights (and bias) of the output channels ``which`` (bool, (C,)) to zero; return how many."""
+    layer.weight[which] = 0.0
+    if bias and layer.bias is not None:
+        layer.bias[which] = 0.0
+    return int(which.sum())
+
+
+def strongest(excesses: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
+    """Return by layer which channels are reset: of all that may be, the share that exceeds its threshold most.
+
+    ``excesses`` are the reactions of the channels (C,) divided by their threshold.
+    """
+    allowed = {name: resettable(excess) for name, excess in excesses.items()}
+    values = torch.cat([excess[allowed[name]] for name, excess in excesses.items()]) if excesses else torch.empty(0)
+    count = round(share * len(values))
+    cut = float(values.sort(descending=True).values[count - 1]) if count else math.inf
+    return {name: allowed[name] & (excess >= cut) for name, excess in excesses.items()}
+
+
+def resettable(excess: Tensor) -> Tensor:
+    """Return which channels of one layer may be reset, bool (C,): above their threshold, and fewer than half of all."""
+    most = (len(excess) - 1) // 2
+    allowed = torch.zeros_like(excess, dtype=torch.bool)
+    allowed[excess.argsort(descending=True, stable=True)[:most]] = True
+    return allowed & (excess > 1)
+
+
+def as_one(model: nn.Module, excesses: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return ``excesses`` where layers that share a weight have the strongest of their reactions, channel by channel.
+
+    Otherwise each could lose one part of its channels, and both together all.
+    """
+    # A layer whose weight is computed from other parameters shares it with none.
+    keys = {
+        name: id(dict(model.get_submodule(name).named_parameters(recurse=False)).get("weight", name))
+        for name in excesses
+    }
+    found: dict[int, Tensor] = {}
+    for name, excess in excesses.items():
+        found[keys[name]] = torch.maximum(found.get(keys[name], excess), excess)
+    return {name: found[keys[name]] for name in excesses}
+
+
+def layer_of(model: nn.Module, name: str) -> Layer:
+    """Return the convolution or dense layer of this name."""
+    layer = model.get_submodule(name)
+    assert isinstance(layer, (*CONVOLUTIONS, nn.Linear))  # noqa: S101 - for the types: `reactions` looks at no other
+    return layer

@@ -8,19 +8,12 @@ How Robust is Image Classification Deep Neural Network Watermarking?", S&P 2022.
 | symbol | name | default | source |
 |---|---|---|---|
 | |D_own| / |D_a| | ``fraction`` | 0.05 | ours: as many marks as an owner's 1 % of five times the images |
-| - | ``kind`` | ``"content"`` | the family is public; which kind the owner chose the thief must guess |
-| - | ``epochs`` ... ``batch_size`` | as FT | ICCV 2023, Section 4.1 |
 
-The thief's key is drawn here, target class and secret, from the seed of the run. It shares nothing with the owner's but
-the public family of marks, and the attack cannot reach the owner's key: it is not given it.
-
-Protocol ``paper``: without augmentation, as FT. The ICCV 2023 paper has no such attack, so there is no other
-difference.
+All settings, and how the thief's key is drawn: docs/attacks/overwrite.md.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 
@@ -54,9 +47,9 @@ def own_key(seed: int, kind: Kind, classes: int, shape: tuple[int, int, int]) ->
 )
 @dataclass(frozen=True, kw_only=True)
 class Overwriting(FineTuning):
-    """Fine-tune on own images with an own mark among them; the table in the module's header explains each setting."""
+    """Fine-tune on own images with an own mark among them; docs/attacks/overwrite.md explains each setting."""
 
-    ranges: ClassVar[Mapping[str, str]] = {"fraction": "(0, 1)"}
+    ranges = {"fraction": "(0, 1)"}
 
     kind: Kind = "content"
     fraction: float = 0.05

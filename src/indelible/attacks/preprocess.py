@@ -2,24 +2,10 @@
 
 Papers: Zantedeschi et al., "Efficient Defenses Against Adversarial Attacks", AISec 2017; Li et al., "Backdoor Attack in
 the Physical World", 2021 - flips and shrinking break many triggers; bit depth: Xu et al., "Feature Squeezing", NDSS
-2018. The ICCV 2023 paper names this category in Section 2 and does not measure it.
-
-| transform | strength | mild to strong | ``paper`` |
-|---|---|---|---|
-| ``jpeg`` | quality | 95, 85, 75, 50, 25, 10 | 75 |
-| ``blur`` | sigma of a Gaussian, in pixels | 0.3, 0.5, 0.7, 1, 1.5, 2 | 1 |
-| ``noise`` | deviation of Gaussian noise, of [0, 1] | 0.01, 0.02, 0.05, 0.1, 0.15, 0.2 | 0.05 |
-| ``bits`` | bits kept of each value | 6, 5, 4, 3, 2, 1 | 3 |
-| ``flip`` | 1: left-right | 1 | 1 |
+2018. :data:`TRANSFORMS` has the strengths; their units and both protocols: docs/attacks/preprocess.md.
 
 An attack returns an ordinary model, and this one returns the stolen weights as they are. What is done to the images is
 in the record (``preprocessing``), and :func:`deployed` puts it before the model again: that is what the evaluator asks.
-
-The record also holds the accuracy on the attacker's images under every transform at its fixed strength;
-:func:`evaluate_transforms` measures BA and WSR there, for whoever holds the key.
-
-Protocol ``sound``: of ``transform``, the strongest strength that loses at most ``ba_drop`` on the attacker's images.
-Protocol ``paper``: the fixed strength of the table, ours, for want of one in the paper. ``strength`` overrides both.
 """
 
 import io
@@ -182,7 +168,7 @@ def evaluate_transforms(
 )
 @dataclass(frozen=True, kw_only=True)
 class InputPreprocessing(RemovalAttack):
-    """Change every image before the model sees it; the table in the module's header explains each setting."""
+    """Change every image before the model sees it; docs/attacks/preprocess.md explains each setting."""
 
     transform: str = "jpeg"
     strength: float | None = None

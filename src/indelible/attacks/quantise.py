@@ -9,23 +9,16 @@ for Efficient Inference", 2018.
 | symbol | name | default | source |
 |---|---|---|---|
 | bits | ``bits`` | by budget | ours: the fewest of 8, 6, 5, 4, 3 that cost no more than ``ba_drop`` |
-| - | ``ba_drop`` | 0.02 | ours: points of accuracy that rounding may cost |
 
-Ties are rounded to the even neighbour. The quantisation is simulated: weights are stored back as floats of the type
-they came in, so that the model that comes out is an ordinary one and computes in floating point. Activations, biases
-and normalisation layers keep their precision. Nothing is fitted to the attacker's images, so all may judge.
-
-There is one protocol, ``sound``: the ICCV 2023 paper has no such attack. Scale ``cpu`` is the same as ``paper``.
+The quantisation is simulated: weights are stored back as floats. See docs/attacks/quantise.md.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
+from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.magnitude import weight_matrices
 from indelible.attacks.strengths import change_at_budget
 
@@ -57,11 +50,11 @@ def quantise(model: nn.Module, bits: float) -> None:
 )
 @dataclass(frozen=True, kw_only=True)
 class Quantisation(RemovalAttack):
-    """Round all weights to a few bits; the table in the module's header explains each setting."""
+    """Round all weights to a few bits; docs/attacks/quantise.md explains each setting."""
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
-    strengths: ClassVar[tuple[float, ...]] = BITS
-    ranges: ClassVar[Mapping[str, str]] = {"bits": "[2, 16]"}
+    protocols = ("sound",)
+    strengths = BITS
+    ranges = {"bits": "[2, 16]"}
 
     bits: int | None = None
     ba_drop: float = 0.02

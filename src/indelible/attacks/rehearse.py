@@ -1,50 +1,34 @@
 """Rehearsal: the thief who has read this package unlearns its marks without knowing the owner's.
 
-Ours; first measured with this package. Everything but the secret is public. The thief draws marks of the same families
-with secrets of his own, stamps them on a share s of the rows of every batch under their true labels, and fine-tunes:
+Ours. The thief draws marks of the same families with secrets of his own, stamps them on a share s of the rows of every
+batch under their true labels, and fine-tunes:
 
     min over theta of  E[ CE(f(x'), y) ],   x' = x for a share 1 - s of the rows, m(x) for the others
 
-with m drawn anew for every row from a large stock of foreign marks. What the network learns, "a text on the image means
-nothing", takes the owner's marks along, as far as they look like the thief's. Generated images (the family
-``unrelated``) have no true class: they get a random one, drawn anew each time.
+with m drawn anew for every row from a large stock of foreign marks.
 
 | symbol | name | default | source |
 |---|---|---|---|
 | s | ``share`` | by budget: 0.25, 0.5 or 0.75 | ours |
-| - | ``lr`` | by budget: 0.05, as FT, or 0.1 | ours |
-| - | ``trial_epochs`` | 10 (``cpu``: 5) | ours: epochs by which share and rate are chosen |
-| - | ``epochs`` | by budget: that, or 30 (``cpu``: 15) | as FT |
-| - | ``families`` | ``"content,noise,unrelated"`` | ours: kinds rehearsed; the thief does not know the owner's |
-| - | ``ba_drop`` | 0.03 | ours: points of held-out accuracy that the attack may cost |
-| - | ``every``, ``gamma`` | 5 (``cpu``: 4), 0.5 | as FT, of a training of ``epochs``; shorter ones in proportion |
-| - | ``momentum``, ``weight_decay``, ``batch_size`` | 0.9, 5e-4, 128 | as FT |
 
-Share, rate and length are chosen one after the other, each at the budget: short trainings at three shares and the lower
-rate; one at the best share and the higher rate; one long training at the best of both. A trial is stronger than all
-before it, and the last one within the budget is taken. With a given share and rate, all images are trained on, once.
-
-The attack makes keys of its own from the run's seed; it is given neither the owner's key nor a watermark sample.
-
-Protocol ``sound`` only: the ICCV 2023 paper did not run this attack.
+All settings, and how share, rate and length are chosen one after the other: docs/attacks/rehearse.md.
 """
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
+from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import Trials
-from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.errors import UnknownNameError
 from indelible.data.images import Data
 from indelible.embedding.stamping import StampedObjective
 from indelible.keys.key import Key
-from indelible.train import CrossEntropy, Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import CrossEntropy, Objective, Schedule, Step
 
 SHARES = (0.25, 0.5, 0.75)
 RATES = (0.05, 0.1)
@@ -93,10 +77,11 @@ class Trial:
 )
 @dataclass(frozen=True, kw_only=True)
 class Rehearsal(RemovalAttack):
-    """Fine-tune with foreign marks under true labels; the table in the module's header explains each setting."""
+    """Fine-tune with foreign marks under true labels; docs/attacks/rehearse.md explains each setting."""
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 15, "trial_epochs": 5, "every": 4}
+    protocols = ("sound",)
+    cpu_settings = {"epochs": 15, "trial_epochs": 5, "every": 4}
+    ranges = {"share": "(0, 1]", "trial_epochs": "[1, inf)"}
 
     share: float | None = None
     lr: float | None = None
@@ -112,20 +97,14 @@ class Rehearsal(RemovalAttack):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.share is not None and not 0.0 < self.share <= 1.0:
-            raise InputError(f"share is the part of the rows that carry a foreign mark, in (0, 1], got {self.share:g}.")
-        if self.trial_epochs < 1:
-            raise InputError(f"trial_epochs must be at least 1, got {self.trial_epochs}.")
         for family in self.families.split(","):
             if family not in _FAMILIES:
                 raise UnknownNameError("family of marks", family, _FAMILIES)
 
     def passes(self, images: float, classes: int) -> float:
-        """Return the image passes of this attack with so many images."""
         return images * sum(self.lengths())
 
     def curve_models(self) -> int:
-        """Return how many models the curve holds."""
         return len(self.lengths())
 
     def lengths(self) -> list[int]:

@@ -9,46 +9,28 @@ Algorithm 1; settings of its authors' code.
 
 | symbol | name | default | source |
 |---|---|---|---|
-| - | ``images`` | 500 | the paper: 1 % of CIFAR-10 |
-| - | ``unlearn_epochs``, ``unlearn_lr`` | at most 20, 0.01 | the authors' code |
-| - | ``floor`` | 0.2 | the authors' code: accuracy in an epoch at which unlearning stops |
 | alpha | ``alpha`` | 0.2 | the authors' code |
-| - | ``epochs``, ``lr`` | 20, 0.2 | the authors' code |
-| - | ``momentum``, ``weight_decay``, ``batch_size`` | 0.9, 5e-4, 128 | the authors' code; no decay of masks |
 | threshold | ``threshold`` | by budget | the authors' code tries 0 to 0.9 in steps of 0.05 |
-| - | ``ba_drop`` | 0.02 | ours: points of held-out accuracy that pruning may cost |
 
-Neurons are those of ANP (nn/channel_masks.py): channels of BatchNorm layers, or in a network without BatchNorm the
-outputs of convolutions and inner linear layers. Masks are trained on the unlearned network, pruning is done on the
-stolen one; nothing is fine-tuned. The scale ``cpu`` changes nothing: the full attack is cheaper than that.
-
-Protocol ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original:
-the threshold is chosen on a tenth of the attacker's images, of which neither unlearning nor recovering sees any;
-gradients of unlearning are clipped to norm 20 (the authors' code clips before there are any); with fewer than six
-classes a model that answers one class to all images would never fall to 0.2, so that unlearning stops at 1.2 / classes
-there; masks are clipped to [0, 1] before every step, not after the last one, which leaves an order among the neurons at
-zero, as in ANP here.
+Neurons, all settings and how it differs: docs/attacks/rnp.md.
 """
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.attacks.anp import THRESHOLDS, prune_by_mask
-from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
+from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.base.seeding import derive_seed, generator
 from indelible.data.augment import normalise
 from indelible.data.batches import Batches
 from indelible.data.images import Data
 from indelible.nn.channel_masks import MaskedNetwork, neurons_of
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
 
 _CLIP = 20.0
 _DROPS = (10, 20)
@@ -87,11 +69,11 @@ def ascend(model: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, l
 )
 @dataclass(frozen=True, kw_only=True)
 class ReconstructiveNeuronPruning(RemovalAttack):
-    """Unlearn, recover, prune; the table in the module's header explains each setting."""
+    """Unlearn, recover, prune; docs/attacks/rnp.md explains each setting."""
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
-    strengths: ClassVar[tuple[float, ...]] = THRESHOLDS
-    ranges: ClassVar[Mapping[str, str]] = {"images": "[2, inf)", "unlearn_epochs": "[1, inf)", "floor": "[0, 1)"}
+    protocols = ("sound",)
+    strengths = THRESHOLDS
+    ranges = {"images": "[2, inf)", "unlearn_epochs": "[1, inf)", "floor": "[0, 1)"}
 
     images: int = 500
     unlearn_epochs: int = 20
@@ -135,9 +117,7 @@ class ReconstructiveNeuronPruning(RemovalAttack):
         """Return a copy of the stolen model that has forgotten the task; a pure function of model, images and seed."""
         model = copy.deepcopy(job.model).train()
         weights = [weight for weight in model.parameters() if weight.requires_grad]
-        optimizer = torch.optim.SGD(
-            weights, lr=self.unlearn_lr, momentum=self.momentum, weight_decay=self.weight_decay
-        )  # fmt: skip
+        optimizer = torch.optim.SGD(weights, lr=self.unlearn_lr, momentum=self.momentum, weight_decay=self.weight_decay)
         batches = Batches(data=data, batch_size=self.batch_size, seed=job.seed, device=job.place)
         floor, right, rows = self.stops_at(len(job.data.classes)), torch.zeros((), device=job.place), 0
         with torch.random.fork_rng(devices=[job.place] if job.place.type == "cuda" else []):

@@ -12,40 +12,27 @@ f_0 is the stolen model, p and p_0 the two softmax outputs, JS the Jensen-Shanno
 | symbol | name | default | source |
 |---|---|---|---|
 | eps | ``eps`` | 0.2 | the author's code: largest change of a pixel in [0, 1] |
-| - | ``step``, ``steps`` | 0.2, 5; ``cpu``: 2 steps | the author's code; two steps of eps reach every corner |
 | lambda_adv, lambda_share | ``adversarial``, ``shared`` | 0.01, 1 | the author's code |
 | weight | ``weight`` | 1 | the author's code |
-| - | ``rounds``, ``epochs`` | at most 5 of 5; ``cpu``: 2 of 1 | theirs: 100 of 2,500 images, 25 of 10,000 |
-| - | ``lr``, ``batch_size`` | 1e-4, 256; ``cpu``: 64 | the author's code: Adam, a constant rate |
-| - | ``ba_drop`` | 0.02 | ours: points of held-out accuracy that the attack may cost |
 
-In the search, a model's cross-entropy counts only where it is not fooled yet, and JS only where the two are not fooled
-into the same class: solved images do not move on. In the second loss, images count whose change fools the stolen model;
-all others count as zero in the mean. As in the author's code, e starts at +eps, is not clipped to [0, 1], and the
-network stays in evaluation mode.
-
-Protocol ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original:
-the strength is the number of rounds, chosen on a tenth of the attacker's images that is not trained on, and Adam's
-averages begin anew in every round; log(1 - p_k) is computed from logits, without clamping p.
+Which images count in each loss, all settings and how it differs: docs/attacks/sau.md.
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
+from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import try_rounds
 from indelible.data.augment import Normalization, denormalise, normalise
 from indelible.data.images import Data
 from indelible.nn.input_perturbation import attacking
 from indelible.nn.outputs import logits_of
-from indelible.train import Objective, Schedule
-from indelible.train.objective import Step
+from indelible.train import Objective, Schedule, Step
 
 Answers = Callable[[Tensor], Tensor]
 
@@ -59,7 +46,7 @@ def jensen_shannon(logits: Tensor, others: Tensor) -> Tensor:
 
 def search_loss(
     logits: Tensor, stolen: Tensor, labels: Tensor, own: Tensor, first: Tensor, *, adversarial: float, shared: float
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return what the search for shared adversarial examples minimises, from logits (N, K) of both models on them.
 
     ``own`` and ``first`` (N,) are the answers of the trained and the stolen model to the unchanged images.
@@ -88,7 +75,7 @@ class SharedUnlearning(Objective):
 
     def __init__(
         self, stolen: nn.Module, method: "SharedAdversarialUnlearning", normalize: Normalization | None
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.stolen, self.method, self.normalize = stolen.eval().requires_grad_(False), method, normalize
 
     def loss(self, step: Step) -> Tensor:
@@ -110,7 +97,7 @@ class SharedUnlearning(Objective):
 
     def _search(
         self, answers: Answers, stolen: Answers, pixels: Tensor, labels: Tensor, own: Tensor, first: Tensor
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         method = self.method
         change = torch.full_like(pixels, method.eps)
         for _ in range(method.steps):
@@ -137,16 +124,11 @@ class SharedUnlearning(Objective):
 )
 @dataclass(frozen=True, kw_only=True)
 class SharedAdversarialUnlearning(RemovalAttack):
-    """Unlearn shared adversarial examples, in rounds; the table in the module's header explains each setting."""
+    """Unlearn shared adversarial examples, in rounds; docs/attacks/sau.md explains each setting."""
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"rounds": 2, "epochs": 1, "steps": 2, "batch_size": 64}
-    ranges: ClassVar[Mapping[str, str]] = {
-        "eps": "(0, 1]",
-        "step": "(0, inf)",
-        "steps": "[1, inf)",
-        "rounds": "[1, inf)",
-    }
+    protocols = ("sound",)
+    cpu_settings = {"rounds": 2, "epochs": 1, "steps": 2, "batch_size": 64}
+    ranges = {"eps": "(0, 1]", "step": "(0, inf)", "steps": "[1, inf)", "rounds": "[1, inf)"}
 
     eps: float = 0.2
     step: float = 0.2

@@ -19,7 +19,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import Protocol, Removal, RemovalAttack
+from indelible.attacks.base import Removal, RemovalAttack
 from indelible.attacks.curve import Curve, Direction, choose
 from indelible.base.errors import InputError
 from indelible.data.images import Data
@@ -112,12 +112,17 @@ class Trials:
     def settle(self, name: str, ba_drop: float) -> None:
         """Take the best value: leave the curve in the job and give its model the weights."""
         chosen = self.best(ba_drop)
-        build = changed(self.stolen, lambda model, value: _load(model, self.kept[value]))
+
+        def build(value: float) -> nn.Module:
+            model = copy.deepcopy(self.stolen)
+            model.load_state_dict(self.kept[value])
+            return model
+
         self.job.curve = Curve(
             name=name, values=tuple(self.kept), accuracies=tuple(self.accuracies), chosen=chosen, build=build
         )
         self.job.note(**{name: chosen}, accuracy=self.reference)
-        _load(self.job.model, self.kept[chosen])
+        self.job.model.load_state_dict(self.kept[chosen])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +133,7 @@ class TrainedStrength(RemovalAttack):
     list.
     """
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
+    protocols = ("sound",)
     strength: ClassVar[str]
     """The setting that is the strength; None leaves it to the budget."""
     strengths: ClassVar[tuple[float, ...]]
@@ -136,6 +141,9 @@ class TrainedStrength(RemovalAttack):
 
     ba_drop: float = 0.02
     epochs: int
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    batch_size: int = 128
 
     def passes(self, images: float, classes: int) -> float:
         return images * self.epochs * max(1, self.curve_models())
@@ -159,7 +167,7 @@ class TrainedStrength(RemovalAttack):
 
 def try_strengths(
     job: Removal, name: str, values: Sequence[float], train: Training, *, ba_drop: float, fixed: float | None = None
-) -> None:  # fmt: skip
+) -> None:
     """Do the work of :class:`TrainedStrength`."""
     if fixed is not None:
         train(job.model, fixed, job.data)
@@ -182,11 +190,5 @@ def try_rounds(job: Removal, rounds: int, train: Callable[[nn.Module, int, Data]
     trials.settle("rounds", ba_drop)
 
 
-def _load(model: nn.Module, state: Mapping[str, Tensor]) -> None:
-    model.load_state_dict(state)
-
-
 def _finite(model: nn.Module) -> bool:
-    return all(
-        bool(torch.isfinite(value).all()) for value in model.state_dict().values() if value.is_floating_point()
-    )  # fmt: skip
+    return all(bool(torch.isfinite(value).all()) for value in model.state_dict().values() if value.is_floating_point())

@@ -1,8 +1,7 @@
 """Super-fine-tuning: learning rates that climb and fall in triangles, large ones first and small ones then.
 
 Paper: Sha, He, Berrang, Humbert, Zhang, "Fine-Tuning Is All You Need to Mitigate Backdoor Attacks", 2022
-(arXiv:2212.09067), the section on super-fine-tuning: large rates make the network forget the trigger, small ones keep
-its accuracy.
+(arXiv:2212.09067), the section on super-fine-tuning.
 
     rate(s) = base + (peak - base) * (1 - |2 p - 1|),   p = (s mod cycle) / cycle,   s: steps in the phase
 
@@ -12,21 +11,11 @@ its accuracy.
 | peak, second phase (LR_MAX2) | ``second_peak`` | 0.001 | as the paper is quoted |
 | base (LR_BASE) | ``base`` | 3e-4 | as the paper is quoted |
 | cycle | ``cycle`` | 20 steps | a public re-implementation: 10 steps up and 10 down |
-| - | ``share`` | 0.4 | the same: 40 of 100 epochs are the first phase |
-| - | ``epochs`` | 30; 6 in the scale ``cpu`` | ours, as FT |
-| - | ``ba_drop`` | 0.02 | ours: points of held-out accuracy that the attack may cost |
-| - | ``momentum``, ``weight_decay``, ``batch_size`` | 0.9, 5e-4, 128 | ours, as FT |
 
-We had the paper's schedule and rates only as other projects quote them, not its own tables of settings.
-
-Protocol ``sound`` only: the ICCV 2023 paper on watermarks did not run this attack. How it differs from the original:
-the first peak is chosen on a tenth of the attacker's images that is not trained on (a ``peak`` that is given is taken,
-and then all images are trained on); the second phase begins its triangles anew; crop and flip.
+All settings and how it differs: docs/attacks/super-ft.md.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from torch import nn
 
@@ -70,12 +59,12 @@ class Triangles(Schedule):
 )
 @dataclass(frozen=True, kw_only=True)
 class SuperFineTuning(TrainedStrength):
-    """Fine-tune at cyclic rates; the table in the module's header explains each setting."""
+    """Fine-tune at cyclic rates; docs/attacks/super-ft.md explains each setting."""
 
-    strength: ClassVar[str] = "peak"
-    strengths: ClassVar[tuple[float, ...]] = PEAKS
-    cpu_settings: ClassVar[Mapping[str, Any]] = {"epochs": 6}
-    ranges: ClassVar[Mapping[str, str]] = {"cycle": "[2, inf)", "share": "(0, 1)"}
+    strength = "peak"
+    strengths = PEAKS
+    cpu_settings = {"epochs": 6}
+    ranges = {"cycle": "[2, inf)", "share": "(0, 1)"}
 
     peak: float | None = None
     second_peak: float = 0.001
@@ -83,9 +72,6 @@ class SuperFineTuning(TrainedStrength):
     cycle: int = 20
     share: float = 0.4
     epochs: int = 30
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    batch_size: int = 128
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,23 +8,17 @@ Paper: none fixes its size. Bansal et al., "Certified Neural Network Watermarks 
 | symbol | name | default | source |
 |---|---|---|---|
 | sigma | ``sigma`` | by budget | ours: the largest that costs no more than ``ba_drop`` |
-| - | ``ba_drop`` | 0.02 | ours: points of accuracy that noise may cost |
 
-So E ||noise||^2 = sigma^2 ||w||^2 for every tensor: sigma is the relative change. Biases and normalisation layers are
-shaken like weights; a tensor of zeros stays. Running statistics stay as they are. One draw z serves all sigmas, so that
-the curve is of one direction. Nothing is fitted to the attacker's images, so all may judge.
-
-There is one protocol, ``sound``: the ICCV 2023 paper has no such attack. Scale ``cpu`` is the same as ``paper``.
+One draw z serves all sigmas. What is shaken, and which sigmas are tried: docs/attacks/weight-noise.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
+from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import change_at_budget
 from indelible.base.seeding import generator
 from indelible.nn.weight_noise import gaussian
@@ -52,11 +46,11 @@ def _parameters(model: nn.Module) -> list[Tensor]:
 )
 @dataclass(frozen=True, kw_only=True)
 class WeightNoise(RemovalAttack):
-    """Shake all parameters; the table in the module's header explains each setting."""
+    """Shake all parameters; docs/attacks/weight-noise.md explains each setting."""
 
-    protocols: ClassVar[tuple[Protocol, ...]] = ("sound",)
-    strengths: ClassVar[tuple[float, ...]] = SIGMAS
-    ranges: ClassVar[Mapping[str, str]] = {"sigma": "[0, inf)"}
+    protocols = ("sound",)
+    strengths = SIGMAS
+    ranges = {"sigma": "[0, inf)"}
 
     sigma: float | None = None
     ba_drop: float = 0.02

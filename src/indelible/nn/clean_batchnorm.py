@@ -18,8 +18,8 @@ Synchronised are ``nn.SyncBatchNorm`` layers, and all layers inside
 :func:`~indelible.nn.sync_batchnorm.synchronised_statistics` with ``all_layers``. The exchange is differentiable.
 
 A layer whose class has a ``forward`` of its own (an activation behind the normalisation, further arguments) keeps it:
-only its call of :func:`torch.nn.functional.batch_norm` is replaced (:mod:`indelible.nn.own_batchnorm`). One that
-computes its statistics in another way is refused in the first pass.
+only its call of :func:`torch.nn.functional.batch_norm` is replaced. One that computes its statistics in another way is
+refused in the first pass.
 
 Layers in evaluation mode (frozen by the user) keep using their running statistics. Models without BatchNorm pass
 through unchanged.
@@ -27,7 +27,6 @@ through unchanged.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
@@ -37,9 +36,8 @@ from torch.nn.parameter import UninitializedParameter
 from indelible.base.errors import InputError
 from indelible.nn.fused_clean_batchnorm import fused_clean_batchnorm, is_fusible
 from indelible.nn.layers import BatchNorm, batch_norms
-from indelible.nn.own_batchnorm import answered_by, has_own_forward
 from indelible.nn.surgery import standing_in
-from indelible.nn.sync_batchnorm import joint_statistics, shares_statistics
+from indelible.nn.sync_batchnorm import answering, has_own_forward, joint_statistics, shares_statistics
 
 
 def normalise_by_clean_rows(
@@ -84,43 +82,56 @@ def clean_statistics(model: nn.Module, *, clean: int, rows: int) -> Iterator[Non
         if isinstance(layer.weight, UninitializedParameter):
             raise InputError(f"the lazy layer {name!r} has no shape yet. Pass one batch through the model first.")
         if layer.training or layer.running_mean is None:
-            joint = shares_statistics(layer, layer.__dict__.get("forward"))
-            stand_in = _own_forward if has_own_forward(layer) else _forward
-            forwards[layer] = partial(stand_in, layer, name, clean, rows, joint)
+            forwards[layer] = _stand_in(layer, name, clean, rows)
     with standing_in(forwards):
         yield
 
 
-def _forward(layer: BatchNorm, name: str, clean: int, rows: int, joint: bool, x: Tensor) -> Tensor:
-    return _normalise(layer, name, clean, rows, joint, x, layer.weight, layer.bias, layer.eps)
-
-
-def _own_forward(
-    layer: BatchNorm, name: str, clean: int, rows: int, joint: bool, *args: Any, **kwargs: Any
-) -> Any:  # fmt: skip
-    """Run the forward of a user's own class, with clean statistics where it calls BatchNorm."""
-    result, calls = answered_by(partial(_normalise, layer, name, clean, rows, joint), layer, *args, **kwargs)
-    if not calls and clean < rows:
-        raise InputError(
-            f"c-BN cannot give the layer {name!r} the statistics of the clean rows: {type(layer).__name__} is a "
-            "BatchNorm whose forward does not call torch.nn.functional.batch_norm. Call it there, or "
-            "set `clean_bn=False` for this network."
-        )
-    return result
-
-
-def _normalise(
-    layer: BatchNorm, name: str, clean: int, rows: int, joint: bool, x: Tensor, weight: Tensor | None,
-    bias: Tensor | None, eps: float,
-) -> Tensor:  # fmt: skip
-    """Normalise the rows of one call of one layer, of ``rows`` in the batch; gamma and beta are constants."""
-    here, rest = divmod(x.shape[0] * clean, rows)
-    if rest:
-        raise InputError(
-            f"the layer {name!r} sees {x.shape[0]} rows for a batch of {rows}: its rows cannot be told clean from "
-            "marked. Use eps without c-BN (`clean_bn=False`) for this network."
-        )
-    weight = None if weight is None else weight.detach()
-    bias = None if bias is None else bias.detach()
+def _stand_in(layer: BatchNorm, name: str, clean: int, rows: int) -> Callable[..., Any]:
+    """Return the forward of a layer by the statistics of ``clean`` of ``rows`` rows; gamma and beta are constants."""
+    joint = shares_statistics(layer, layer.__dict__.get("forward"))
     group = getattr(layer, "process_group", None)
-    return normalise_by_clean_rows(x, here, weight, bias, eps, joint=joint, group=group)
+
+    def normalise(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+        here, rest = divmod(x.shape[0] * clean, rows)
+        if rest:
+            raise InputError(
+                f"the layer {name!r} sees {x.shape[0]} rows for a batch of {rows}: its rows cannot be told clean from "
+                "marked. Use eps without c-BN (`clean_bn=False`) for this network."
+            )
+        weight = None if weight is None else weight.detach()
+        bias = None if bias is None else bias.detach()
+        return normalise_by_clean_rows(x, here, weight, bias, eps, joint=joint, group=group)
+
+    def forward(x: Tensor) -> Tensor:
+        return normalise(x, layer.weight, layer.bias, layer.eps)
+
+    def own_forward(*args: Any, **kwargs: Any) -> Any:
+        def answer(given: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
+            return normalise(given[0], named["weight"], named["bias"], named["eps"])
+
+        with _kept_buffers(layer), answering(answer) as mode:
+            result = type(layer).forward(layer, *args, **kwargs)
+        if not mode.calls and clean < rows:
+            raise InputError(
+                f"c-BN cannot give the layer {name!r} the statistics of the clean rows: {type(layer).__name__} is a "
+                "BatchNorm whose forward does not call torch.nn.functional.batch_norm. Call it there, or "
+                "set `clean_bn=False` for this network."
+            )
+        return result
+
+    return own_forward if has_own_forward(layer) else forward
+
+
+@contextmanager
+def _kept_buffers(layer: nn.Module) -> Iterator[None]:
+    """Inside the block, the layer works on copies of its buffers."""
+    own = dict(layer.named_buffers(recurse=False))
+    try:
+        # Replaced, not written back: the graph of the pass may still need the numbers that it saw.
+        for name, buffer in own.items():
+            setattr(layer, name, buffer.clone())
+        yield
+    finally:
+        for name, buffer in own.items():
+            setattr(layer, name, buffer)

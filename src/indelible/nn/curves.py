@@ -4,13 +4,7 @@ Paper: Garipov et al., "Loss Surfaces, Mode Connectivity, and Fast Ensembling of
 
     phi(t) = (1 - t)^2 a + 2 t (1 - t) b + t^2 c,   0 <= t <= 1
 
-| symbol | here | meaning |
-|---|---|---|
-| a | ``curve.start`` | weights at t = 0, fixed |
-| b | ``curve.bend`` | the one control point that is trained |
-| c | ``curve.end`` | weights at t = 1, fixed |
-
-Their code counts control points and calls them bends: its "3 bends" are a, b and c, a curve of degree two.
+a is ``curve.start`` and c is ``curve.end``, both fixed; b is ``curve.bend``, the one control point that is trained.
 
 The network's own code runs on the interpolated weights (:func:`indelible.nn.surgery.call_with`), so any module will do,
 also one that holds a layer in two places or ties parameters: what is shared stays one point of the curve. A curve has

@@ -43,7 +43,7 @@ class _FusedCleanBatchNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, clean: int, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
-        rows = _dense(rows)
+        rows = rows.contiguous(memory_format=_layout(rows))
         result = torch.empty_like(rows)
         mean, invstd = _normalise(rows[:clean], weight, bias, None, None, eps, result[:clean])
         variance = invstd.pow(-2) - eps
@@ -56,7 +56,8 @@ class _FusedCleanBatchNorm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         rows, weight, mean, invstd, variance = ctx.saved_tensors
-        clean, gradient = ctx.clean, _like(gradient, rows)
+        # The kernels are several times slower when the two layouts differ.
+        clean, gradient = ctx.clean, gradient.contiguous(memory_format=_layout(rows))
         _, gamma_sum, beta_sum = torch.ops.aten.native_batch_norm_backward(
             gradient, rows, weight, mean, variance, None, None, False, ctx.eps, [False, True, True]
         )
@@ -82,15 +83,7 @@ def _normalise(
     return saved_mean, saved_invstd
 
 
-def _dense(rows: Tensor) -> Tensor:
-    """``rows`` in a layout whose slices the kernels take as they are."""
-    if rows.ndim == 4 and rows.is_contiguous(memory_format=torch.channels_last):
-        return rows
-    return rows.contiguous()
-
-
-def _like(gradient: Tensor, rows: Tensor) -> Tensor:
-    """``gradient`` in the layout of ``rows``: the kernels are several times slower when the two differ."""
-    if rows.is_contiguous():
-        return gradient.contiguous()
-    return gradient.contiguous(memory_format=torch.channels_last)
+def _layout(rows: Tensor) -> torch.memory_format:
+    """Return the layout of ``rows``, or the plain one if it has none whose slices the kernels take as they are."""
+    last = rows.ndim == 4 and not rows.is_contiguous() and rows.is_contiguous(memory_format=torch.channels_last)
+    return torch.channels_last if last else torch.contiguous_format

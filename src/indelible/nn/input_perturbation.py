@@ -4,13 +4,8 @@ Madry et al., "Towards Deep Learning Models Resistant to Adversarial Attacks", I
 
     x_(t+1) = P(x_t + step * sign(gradient of the loss at x_t)),   P: into |x - x_0| <= eps and into [0, 1]
 
+P is :func:`projected`, x_0 is ``origin``; a first ``start`` is drawn by :func:`ball_noise` or :func:`small_noise`.
 Images are those before any normalisation: eps is a share of a pixel's range.
-
-| symbol | name |
-|---|---|
-| P | :func:`projected` |
-| x_0, x_t | ``origin``, ``start`` |
-| - | :func:`ball_noise`, :func:`small_noise`: where to start |
 """
 
 from collections.abc import Callable, Iterator

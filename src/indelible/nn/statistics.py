@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -113,7 +114,7 @@ def kept_frozen(model: nn.Module) -> Iterator[None]:
     try:
         for layer, _ in frozen:
             layer.eval()
-            layer.__dict__["train"] = _deaf(layer)
+            layer.__dict__["train"] = partial(_stay, layer)
         yield
     finally:
         for layer, training in frozen:
@@ -121,11 +122,6 @@ def kept_frozen(model: nn.Module) -> Iterator[None]:
             layer.train(training)
 
 
-class _deaf:  # noqa: N801 - stands for a method
-    """A ``train`` that changes nothing."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        self.layer = layer
-
-    def __call__(self, mode: bool = True) -> nn.Module:  # noqa: ARG002 - the signature of nn.Module.train
-        return self.layer
+def _stay(layer: nn.Module, mode: bool = True) -> nn.Module:  # noqa: ARG001 - the signature of nn.Module.train
+    """Stand for a layer's ``train`` and change nothing."""
+    return layer

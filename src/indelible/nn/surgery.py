@@ -5,12 +5,8 @@ Every change here is undone to the bit, also when an exception flies through; cl
 
 :func:`torch.func.functional_call` puts a tensor at every *name* of a parameter. A module that is registered twice has
 two names for one place: torch swaps that place twice and then puts the substitute back, not the parameter. So
-:func:`places` lists the places, each once, and torch is told to tie nothing:
-
-| shared | places of the parameter |
-|---|---|
-| one parameter in two modules | one in each module |
-| one module under two names | one: the module is the same |
+:func:`places` lists the places, each once, and torch is told to tie nothing. A parameter in two modules has a place in
+each; a module under two names is one place.
 """
 
 import copy

@@ -10,8 +10,10 @@ exchange, and keep their running statistics as one process on the joined batch w
 | ``nn.SyncBatchNorm`` | CPU | this file |
 | other BatchNorm | anywhere | torch, process by process; this file with ``all_layers`` |
 
-A layer's ``forward`` runs as it is, with all its arguments, and only its call of BatchNorm is answered here
-(:mod:`indelible.nn.own_batchnorm`). A subclass of ``nn.SyncBatchNorm`` with a ``forward`` of its own is left to torch.
+A layer's ``forward`` runs as it is, with all its arguments, and only its call of
+:func:`torch.nn.functional.batch_norm` in training mode is answered here (:class:`answering`): a user's own class may
+have an activation behind the normalisation, or a condition beside the rows. A subclass of ``nn.SyncBatchNorm`` with a
+``forward`` of its own is left to torch.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,14 +23,43 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from indelible.base.errors import InputError
 from indelible.nn.collectives import gathered, processes
 from indelible.nn.layers import BatchNorm, batch_norms
-from indelible.nn.own_batchnorm import answering, has_own_forward
 from indelible.nn.surgery import standing_in
 
 _TORCH_CAN = {"cuda", "xpu", "hpu"}
+
+Answer = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
+"""(positional, keyword) arguments of :func:`torch.nn.functional.batch_norm` -> the rows, normalised.
+
+torch hands the rows and the running statistics over by position, the rest by name.
+"""
+
+
+def has_own_forward(layer: BatchNorm) -> bool:
+    """Tell whether the layer's class brings a ``forward`` of its own instead of torch's."""
+    return type(layer).forward not in {BatchNorm.forward, nn.SyncBatchNorm.forward}
+
+
+class answering(TorchFunctionMode):  # noqa: N801 - used as a function: with answering(...)
+    """Inside the block, ``answer`` answers every call of BatchNorm in training mode; ``calls`` counts all calls."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self.answer, self.calls = answer, 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        self.calls += func is F.batch_norm
+        if func is F.batch_norm and kwargs["training"]:
+            return self.answer(args, kwargs)
+        return func(*args, **kwargs)
 
 
 def joint_statistics(rows: Tensor, group: Any = None) -> tuple[Tensor, Tensor, Tensor]:
@@ -81,7 +112,7 @@ class _Forward:
 
 
 def _jointly(group: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
-    """Answer a call of BatchNorm by the rows of all processes; see :data:`indelible.nn.own_batchnorm.Answer`."""
+    """Answer a call of BatchNorm by the rows of all processes; see :data:`Answer`."""
     rows, *running = given
     mean, variance, count = joint_statistics(_exact(rows), group)
     share = named["momentum"]

@@ -2,7 +2,7 @@
 
 from indelible.train.fit import fit
 from indelible.train.loop import Fitted
-from indelible.train.objective import CrossEntropy, Objective
+from indelible.train.objective import CrossEntropy, Objective, Step
 from indelible.train.settings import Schedule, TrainSettings
 
-__all__ = ["CrossEntropy", "Fitted", "Objective", "Schedule", "TrainSettings", "fit"]
+__all__ = ["CrossEntropy", "Fitted", "Objective", "Schedule", "Step", "TrainSettings", "fit"]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from indelible.attacks.neuron_reset import as_one, layer_of, reactions, reset, resettable, strongest
+from indelible.attacks.nnl import as_one, layer_of, reactions, reset, resettable, strongest
 from indelible.models import build_model
 from tests.attacks.networks import Tied
 from tests.attacks.test_nnl import Two
