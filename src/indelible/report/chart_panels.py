@@ -60,9 +60,8 @@ def _panel(title: str, when: str, stages: Sequence[Attacked], looks: Mapping[str
             if (model.marked or name != "wsr") and (points := _points(stage, before, name))
         ]
         if series:
-            note = (
-                _verdicts([(model, stage) for model, stage, _ in stages if model.marked], when) if name == "wsr" else ""
-            )
+            judged = [(model, stage) for model, stage, _ in stages if model.marked and name == "wsr"]
+            note = _verdicts(judged, when)
             charts.append(Chart(words, "%" if name in _RATES else "nats", tuple(series), when, note=note))
     shown = {model.method: looks[model.label] for model, _, _ in stages}
     return Panel(title, tuple(charts), tuple(shown.items()))
@@ -78,38 +77,27 @@ def _strengths(title: str, stages: Sequence[tuple[ModelStages, Measurement]]) ->
     """Return a panel of BA and WSR over the strength of an attack, one chart for each model that has a curve."""
     charts = []
     for model, stage in stages:
-        curve = stage.curve
-        if curve is None:
-            continue
-        series = tuple(
-            Series(label, look, points, _hollow(curve["rows"]) if name == "wsr" else ())
-            for look, (name, label) in enumerate(_STRENGTH_RATES.items())
-            if (
-                points := tuple((row["value"], 100.0 * row[name]) for row in curve["rows"] if row.get(name) is not None)
-            )
-        )
+        curve: Mapping[str, Any] = stage.curve or {"rows": ()}
+        series = []
+        for look, (rate, label) in enumerate(_STRENGTH_RATES.items()):
+            known = [row for row in curve["rows"] if row.get(rate) is not None]
+            hollow = [at for at, row in enumerate(known) if rate == "wsr" and row.get("owned") is False]
+            if known:
+                points = tuple((row["value"], 100.0 * row[rate]) for row in known)
+                series.append(Series(label, look, points, tuple(hollow)))
         if series:
             name, chosen = str(curve["name"]), curve.get("chosen")
             taken = "" if chosen is None else f", {name} {chosen:g} chosen"
             note = _verdicts([(model, stage)], title)
-            charts.append(Chart(f"{model.label}{taken}", "%", series, title, name.capitalize(), note=note))
+            charts.append(Chart(f"{model.label}{taken}", "%", tuple(series), title, name.capitalize(), note=note))
     return Panel.of(f"Attack: {title}, at each strength", charts)
-
-
-def _hollow(rows: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    measured = [row for row in rows if row.get("wsr") is not None]
-    return tuple(number for number, row in enumerate(measured) if row.get("owned") is False)
 
 
 def _points(stage: Measurement, before: Measurement | None, name: str) -> tuple[Point, ...]:
     rows = list(run_of(stage).history())
-    scale = 100.0 if name in _RATES else 1.0
-    epochs = _epochs(rows)
-    measured = {
-        epoch: scale * row[name]
-        for epoch, row in zip(epochs, rows, strict=True)
-        if isinstance(row.get(name), int | float)
-    }
+    scale, epochs = 100.0 if name in _RATES else 1.0, _epochs(rows)
+    values = zip(epochs, [row.get(name) for row in rows], strict=True)
+    measured = {epoch: scale * value for epoch, value in values if isinstance(value, int | float)}
     if before is not None and name in _RATES:
         start, end = getattr(before, name), getattr(stage, name)
         if start is not None:

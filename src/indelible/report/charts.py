@@ -104,10 +104,10 @@ def draw(chart: Chart, name: str) -> "Markup":
 def _plot(axes: "Axes", chart: Chart, ink: Ink) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    last = max(point[0] for series in chart.series for point in series.points)
-    first = min(point[0] for series in chart.series for point in series.points)
+    places = [point[0] for series in chart.series for point in series.points]
+    first, last = min(places), max(places)
     for series in chart.series:
-        xs, ys = [epoch for epoch, _ in series.points], [value for _, value in series.points]
+        xs, ys = zip(*series.points, strict=True)
         draw_series(axes, xs, ys, series.look, ink, hollow=series.hollow)
     whole = chart.over == "Epoch" or bool(chart.ticks)
     # A single measurement gets room on both sides, or its axis would show fractions of an epoch.
@@ -128,7 +128,9 @@ def _plot(axes: "Axes", chart: Chart, ink: Ink) -> None:
 
 def sparkline(curve: Any) -> "Markup | None":
     """Return the curve (``name``, ``chosen``, ``rows``) as ``<svg>``; None if there is nothing to draw."""
-    lines = _lines(curve)
+    rows = curve.get("rows") if isinstance(curve, Mapping) else None
+    known = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, Sequence) else []
+    lines = {title: points for rate, title in _RATES if (points := _points(known, rate))}
     if not lines:
         return None
     xs = [x for points in lines.values() for x, _ in points]
@@ -148,19 +150,11 @@ def sparkline(curve: Any) -> "Markup | None":
     )  # fmt: skip
 
 
-def _lines(curve: Any) -> dict[str, list[Point]]:
-    """Return the points of each rate that the curve has, by the rate's title."""
-    rows = curve.get("rows") if isinstance(curve, Mapping) else None
-    if not isinstance(rows, Sequence):
-        return {}
-    found = {title: [point for row in rows if (point := _point(row, rate)) is not None] for rate, title in _RATES}
-    return {title: points for title, points in found.items() if points}
-
-
-def _point(row: Any, rate: str) -> Point | None:
-    if not isinstance(row, Mapping):
-        return None
-    x, y = row.get("value"), row.get(rate)
-    if not isinstance(x, int | float) or not isinstance(y, int | float):
-        return None
-    return float(x), 100.0 * min(max(float(y), 0.0), 1.0)
+def _points(rows: Sequence[Mapping[str, Any]], rate: str) -> list[Point]:
+    """Return the points of a rate, in per cent; what is not a number is left out."""
+    found = [(row.get("value"), row.get(rate)) for row in rows]
+    return [
+        (float(x), 100.0 * min(max(float(y), 0.0), 1.0))
+        for x, y in found
+        if isinstance(x, int | float) and isinstance(y, int | float)
+    ]

@@ -51,41 +51,31 @@ class Answers:
 
 def answers_of(verdict: Any) -> Answers | None:
     """Read the answers from a verdict, or from what a record measured; None without those of a codebook."""
-    if not isinstance(verdict, Mapping):
+    found = verdict if isinstance(verdict, Mapping) else {}
+    table: Any = found.get("table")
+    drawn: Any = found.get("drawn")
+    if not isinstance(table, list | tuple) or not table or not all(map(_is_row, [drawn, *table])):
         return None
-    table: Any = verdict.get("table")
-    drawn: Any = verdict.get("drawn")
-    counts: Any = verdict.get("counts")
-    if not _is_table(table) or not _is_row(drawn) or len(drawn) != len(table) or not table:
+    if len({len(row) for row in table}) > 1 or len(drawn) != len(table) or max(drawn) >= len(table[0]):
         return None
-    if len({len(row) for row in table}) > 1 or not all(0 <= number < len(table[0]) for number in drawn):
-        return None
+    counts, p = found.get("counts"), found.get("p_value")
     carriers = counts.get("carriers") if isinstance(counts, Mapping) else None
-    most = max(max(row) for row in table)
-    p = verdict.get("p_value")
     return Answers(
-        tuple(tuple(row) for row in table), tuple(drawn), max(int(carriers or 0), most),
+        tuple(map(tuple, table)), tuple(drawn), max(int(carriers or 0), *map(max, table)),
         float(p) if isinstance(p, int | float) else None,
     )  # fmt: skip
 
 
 def _is_row(row: Any) -> bool:
-    return isinstance(row, list | tuple) and all(isinstance(one, int) and one >= 0 for one in row)
-
-
-def _is_table(table: Any) -> bool:
-    return isinstance(table, list | tuple) and all(_is_row(row) and row for row in table)
+    return isinstance(row, list | tuple) and len(row) > 0 and all(isinstance(one, int) and one >= 0 for one in row)
 
 
 def caption(answers: Answers) -> str:
     """Say in a sentence what the picture shows and how likely that is by chance."""
-    said = f"{sum(answers.own)} of {len(answers.drawn)} marks are answered with their secret class; "
     p = answers.p_value
-    if p is None:
-        return f"{said}no p-value was kept."
-    if p >= 0.5:
-        return f"{said}a model that never saw the key does as well at least 50 % of the time."
-    return f"{said}a model that never saw the key does as well with probability at most {p_value(p)}."
+    chance = "at least 50 % of the time" if p is not None and p >= 0.5 else f"with probability at most {p_value(p)}"
+    said = "no p-value was kept." if p is None else f"a model that never saw the key does as well {chance}."
+    return f"{sum(answers.own)} of {len(answers.drawn)} marks are answered with their secret class; {said}"
 
 
 def heat_map(answers: Answers, classes: Sequence[str] = ()) -> "Markup":
