@@ -9,12 +9,10 @@ from typing import Any
 from indelible.analyze.analysis import ANALYSIS, read_analysis
 from indelible.base.files import write_text
 from indelible.bench.attack_suite import Strongest, strongest
-from indelible.report.chart_panels import panels
-from indelible.report.charts import drawn
-from indelible.report.codebook_picture import pictured
+from indelible.report.charts import drawn, panels
 from indelible.report.drawing import COLUMN, as_inline, can_draw
 from indelible.report.figures import FIGURES
-from indelible.report.mark_galleries import galleries
+from indelible.report.mark_galleries import galleries, pictured
 from indelible.report.model_stages import ModelStages, collect, is_marked, own_settings, run_of
 from indelible.report.outcome import outcome_of_runs
 from indelible.report.page_look import environment, flattened, text_environment

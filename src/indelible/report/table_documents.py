@@ -21,10 +21,9 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.files import write_text
 from indelible.bench.measurement import Measurement
 from indelible.report import format as written
-from indelible.report.chart_panels import table_charts
-from indelible.report.charts import drawn, sparkline
-from indelible.report.codebook_picture import answers_of, caption, heat_map
+from indelible.report.charts import drawn, sparkline, table_charts
 from indelible.report.drawing import can_draw
+from indelible.report.mark_galleries import answers_of, caption, heat_map
 from indelible.report.outcome import outcome_of_tables
 from indelible.report.page_look import environment, flattened, text_environment
 from indelible.report.table_grid import Column, Entry, Grid, Row

@@ -145,7 +145,7 @@ TABLES = TableRegistry("table")
 
 def _of_file(given: Mapping[str, Any]) -> Layout:
     """Return a table of ``tables.toml``; an empty ``summary`` there is none."""
-    read = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    read: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     if "axes" in given:
         read["axes"] = tuple(METHOD if name == "method" else _AXES[name] for name in given["axes"])
     if "conditions" in given:
@@ -153,7 +153,9 @@ def _of_file(given: Mapping[str, Any]) -> Layout:
         read["conditions"] = tuple(
             six[one] if isinstance(one, str) else Condition(**one) for one in given["conditions"]
         )
-    return Layout(**{**read, "summary": given.get("summary", "avg_drop") or None})
+    if given.get("summary") == "":
+        read["summary"] = None
+    return Layout(**read)
 
 
 for _given in _FILE["tables"]:
