@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for number, (a, b) in enumerate(product(*settings.axes)):
             started = time.process_time()
             rates = vicinity.rates(a, b)
-            points.add(f"{a!r}/{b!r}", {"ba": rates.ba, "wsr": rates.wsr})
+            points[f"{a!r}/{b!r}"] = {"ba": rates.ba, "wsr": rates.wsr}
             middle = time.process_time()
             spent += middle - started
             if number % arguments.every == 0:

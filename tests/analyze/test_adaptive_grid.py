@@ -14,7 +14,6 @@ from indelible.analyze.adaptive_grid import (
     first_cells,
     first_fall,
     refined,
-    zero_of,
 )
 from indelible.analyze.marked_model import Rates
 from indelible.base.errors import InputError
@@ -23,7 +22,7 @@ from indelible.base.errors import InputError
 def test_an_axis_holds_zero_exactly() -> None:
     assert axis(-0.02, 0.06, 5) == (-0.02, 0.0, 0.02, 0.04, 0.06)
     moved = axis(-0.05, 0.25, 21)
-    assert moved[zero_of(moved)] == 0.0
+    assert moved.count(0.0) == 1
     assert len(moved) == 21
     assert all(round(b - a, 9) == 0.015 for a, b in pairwise(moved))
     with pytest.raises(InputError, match="holds 0"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from indelible.analyze.frontier import Frontier, frontier
+from indelible.analyze.benchmark_curves import Frontier, frontier
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.bench.measurement import of_cells
 from indelible.cli import main

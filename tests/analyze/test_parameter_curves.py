@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from indelible.analyze.parameter_curves import Curves, curves
+from indelible.analyze.benchmark_curves import Curves, curves
 from indelible.attacks import attack
 from indelible.base.errors import DamagedFileError, InputError, UnknownNameError
 from indelible.bench.measurement import of_cells, read_measurements

@@ -13,7 +13,7 @@ from indelible.base.registry import MethodInfo
 from indelible.bench.attack_suite import attack_folder
 from indelible.cli import main
 from indelible.keys.key import Key
-from indelible.report.chart_panels import panels
+from indelible.report.charts import panels
 from indelible.report.model_stages import collect
 from indelible.train.run_folder import Run
 from tests.conftest import SECRET, SHAPE, stripes

@@ -12,8 +12,15 @@ import torch
 from indelible.data.catalog import load
 from indelible.keys.key import Key
 from indelible.report import write_report
-from indelible.report.codebook_picture import Answers, answers_of, caption, heat_map
-from indelible.report.mark_galleries import codebook_tiles, marks_once, write_contact_sheet
+from indelible.report.mark_galleries import (
+    Answers,
+    answers_of,
+    caption,
+    codebook_tiles,
+    heat_map,
+    marks_once,
+    write_contact_sheet,
+)
 from indelible.report.model_stages import collect
 from tests.report.runs import SECRET, make_run, make_verdict
 from tests.report.test_run_page import _outline

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indelible.report.chart_panels import panels
-from indelible.report.charts import draw
+from indelible.report.charts import draw, panels
 from indelible.report.model_stages import collect
 from indelible.report.page_look import DARK, DIFFERENCES, LIGHT
 from tests.report.runs import make_demo, make_run

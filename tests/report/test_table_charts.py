@@ -7,8 +7,7 @@ import pytest
 
 from indelible.bench.measurement import results_of
 from indelible.report import measured_tables, reported_tables
-from indelible.report.chart_panels import table_charts
-from indelible.report.charts import draw, sparkline
+from indelible.report.charts import draw, sparkline, table_charts
 from tests.report.results import make_results
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from indelible.bench.measurement import PAPER_ATTACKS, results_of
-from indelible.report.chart_panels import table_charts
+from indelible.report.charts import table_charts
 from indelible.report.outcome import outcome_of_tables, wins
 from indelible.report.table_filling import fill, measured_tables
 from indelible.report.table_grid import Entry, Grid, Value

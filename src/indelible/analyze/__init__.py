@@ -6,12 +6,11 @@ Each function takes any model and returns a frozen result; ``write_analysis`` ke
 
 from indelible.analyze.analysis import ANALYSES, Analysis, read_analysis, write_analysis
 from indelible.analyze.batchnorm import Batchnorm, BatchNormSettings, batchnorm
+from indelible.analyze.benchmark_curves import Curves, Frontier, curves, frontier
 from indelible.analyze.dynamics import Dynamics, DynamicsSettings, dynamics
-from indelible.analyze.frontier import Frontier, frontier
 from indelible.analyze.landscape import Landscape, LandscapeSettings, landscape
 from indelible.analyze.mark_pictures import Samples, SamplesSettings, samples
 from indelible.analyze.marked_model import MarkedModel
-from indelible.analyze.parameter_curves import Curves, curves
 from indelible.analyze.tsne import Tsne, TsneSettings, tsne
 from indelible.bench.measurement import Measurement, read_measurements
 

@@ -1,10 +1,8 @@
 """Choose where to measure: a square lattice, refined where rates change, and a walk to where a rate first falls.
 
-Nodes of the lattice are pairs of whole numbers (i, j).
-
-Measuring starts with every ``stride``-th node. A cell whose corners differ by more than a tolerance, in any quantity,
-is halved on both sides, until cells have side one. Nodes that were never needed lie in cells whose corners agree; they
-are filled bilinearly. A tolerance below zero measures every node.
+Nodes of the lattice are pairs of whole numbers (i, j). Measuring starts with every ``stride``-th node. A cell whose
+corners differ by more than a tolerance, in any quantity, is halved on both sides, until cells have side one. Nodes that
+were never needed are filled bilinearly. A tolerance below zero measures every node.
 
 A walk goes outwards in even steps until the watermark success rate (WSR) lies below a level, then halves the step in
 which it happened. Between two measurements the rate is taken to be linear. A rate that dips and recovers counts at the
@@ -39,17 +37,11 @@ def axis(low: float, high: float, steps: int) -> tuple[float, ...]:
     return tuple(round((first + number) * spacing, 12) for number in range(steps))
 
 
-def zero_of(values: Sequence[float]) -> int:
-    """Return the number of the value 0."""
-    return list(values).index(0.0)
-
-
 def first_cells(steps: int, stride: int) -> list[Cell]:
     """Return cells of side ``stride`` that cover the lattice; the last of a row may be smaller."""
     if stride < 1:
         raise InputError(f"the stride must be at least 1, got {stride}.")
-    edges = [*range(0, steps - 1, stride), steps - 1]
-    spans = list(pairwise(edges))
+    spans = list(pairwise([*range(0, steps - 1, stride), steps - 1]))
     return [(*rows, *columns) for rows in spans for columns in spans]
 
 
@@ -68,22 +60,15 @@ def refined(cells: Sequence[Cell], measure: Measure, tolerance: float) -> tuple[
         known |= measure(wanted)
         smaller: list[Cell] = []
         for cell in cells:
-            parts = _halves(cell)
-            if len(parts) > 1 and _spread([known[node] for node in corners(cell)]) > tolerance:
+            top, bottom, left, right = cell
+            parts = [(*rows, *columns) for rows in _split(top, bottom) for columns in _split(left, right)]
+            spread = max(max(each) - min(each) for each in zip(*(known[node] for node in corners(cell)), strict=True))
+            if len(parts) > 1 and spread > tolerance:
                 smaller += parts
             else:
                 settled.append(cell)
         cells = smaller
     return known, settled
-
-
-def _spread(values: Sequence[Values]) -> float:
-    return max(float(max(each) - min(each)) for each in zip(*values, strict=True))
-
-
-def _halves(cell: Cell) -> list[Cell]:
-    top, bottom, left, right = cell
-    return [(*rows, *columns) for rows in _split(top, bottom) for columns in _split(left, right)]
 
 
 def _split(first: int, last: int) -> list[tuple[int, int]]:
@@ -124,6 +109,11 @@ class FirstFall:
         """The distance that the mark certainly lasts, whether or not it fell."""
         return self.reach if self.distance is None else self.distance
 
+    def __str__(self) -> str:
+        if self.distance is None:
+            return f"beyond {self.reach:.3g}"
+        return f"{self.distance:.4f}" + ("" if self.ba is None else f" (BA {100 * self.ba:.1f} %)")
+
 
 def crossing(near: tuple[float, float], far: tuple[float, float], level: float) -> float:
     """Return where the line between two (distance, rate) points meets ``level``; ``near`` is not below it."""
@@ -140,24 +130,25 @@ def first_fall(
     """
     if step <= 0 or reach < step:
         raise InputError(f"a walk needs a step above 0 and a reach of at least one step, got {step} and {reach}.")
-    near, found = (0.0, (start := rates(0.0)).wsr), start
+    start = rates(0.0)
     if start.wsr < level:
         return FirstFall(level=level, distance=0.0, ba=start.ba, reach=reach)
-    count = round(reach / step)
+    near, count = (0.0, start), round(reach / step)
     for number in range(1, count + 1):
         here = round(number * step, 12)
         found = rates(here)
         if found.wsr < level:
             break
-        near = (here, found.wsr)
+        near = (here, found)
     else:
         return FirstFall(level=level, distance=None, ba=None, reach=near[0])
-    far, behind = (here, found.wsr), found
+    far = (here, found)
     for _ in range(halvings):
         middle = round((near[0] + far[0]) / 2, 12)
         found = rates(middle)
         if found.wsr < level:
-            far, behind = (middle, found.wsr), found
+            far = (middle, found)
         else:
-            near = (middle, found.wsr)
-    return FirstFall(level=level, distance=crossing(near, far, level), ba=behind.ba, reach=round(count * step, 12))
+            near = (middle, found)
+    distance = crossing((near[0], near[1].wsr), (far[0], far[1].wsr), level)
+    return FirstFall(level=level, distance=distance, ba=far[1].ba, reach=round(count * step, 12))

@@ -15,7 +15,8 @@ import csv
 import hashlib
 import io
 import types
-from collections.abc import Mapping, Sequence
+from collections import UserDict
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
@@ -106,21 +107,17 @@ def read_analysis(folder: str | Path) -> Analysis:
 def write_analysis(folder: str | Path, analysis: Analysis) -> Path:
     """Write the table, then ``analysis.json``; return the folder."""
     place = Path(folder)
-    write_text(place / _TABLE, _as_csv(analysis.rows()))
+    rows = analysis.rows()
+    table = io.StringIO()
+    writer = csv.DictWriter(table, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(place / _TABLE, table.getvalue())
     write_json(place / ANALYSIS, analysis.to_json())
     return place
 
 
-def _as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-class PointLog:
+class PointLog(UserDict[str, Mapping[str, Any]]):
     """Measured rows by key, in memory and - with a folder - in ``points.json``, so that a long analysis can continue.
 
     The file names what the measurements belong to (``identity``, whatever decides them); one of other settings, another
@@ -130,7 +127,7 @@ class PointLog:
     def __init__(self, folder: str | Path | None, identity: Mapping[str, Any]) -> None:
         self._path = None if folder is None else Path(folder) / _POINTS
         self._identity = hashlib.sha256(canonical_json(plain(identity))).hexdigest()
-        self._rows: dict[str, Mapping[str, Any]] = {}
+        super().__init__()
         if self._path is not None and self._path.exists():
             found = read_json(self._path)
             if found["belongs_to"] != self._identity:
@@ -138,23 +135,10 @@ class PointLog:
                     f"{self._path} holds measurements of another model, other data or other settings. Choose another "
                     "folder with --out, or delete it."
                 )
-            self._rows = found["rows"]
+            self.data = found["rows"]
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._rows
-
-    def __getitem__(self, key: str) -> Mapping[str, Any]:
-        return self._rows[key]
-
-    def items(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return all rows with their keys, in the order in which they were measured."""
-        return list(self._rows.items())
-
-    def add(self, key: str, value: Mapping[str, Any]) -> None:
+    def __setitem__(self, key: str, value: Mapping[str, Any]) -> None:
         """Keep one measurement; measured again, it replaces the earlier one."""
-        self._rows[key] = plain(value)
+        super().__setitem__(key, plain(value))
         if self._path is not None:
-            write_json(self._path, {"belongs_to": self._identity, "rows": self._rows})
+            write_json(self._path, {"belongs_to": self._identity, "rows": self.data})

@@ -56,16 +56,16 @@ class LayerShift:
 
 @dataclass(frozen=True, kw_only=True)
 class Channels:
-    """BatchNorm statistics of one model."""
+    """BatchNorm statistics of one model: of each channel of one layer, and how far all layers lie apart."""
 
     label: str  # the model
     layer: str  # name of the layer whose channels are shown
     number: int  # its number, from 1
-    clean_mean: tuple[float, ...]  # of each channel
-    clean_variance: tuple[float, ...]  # of each channel
-    marked_mean: tuple[float, ...]  # of each channel
-    marked_variance: tuple[float, ...]  # of each channel
-    layers: tuple[LayerShift, ...]  # the distance in every layer
+    clean_mean: tuple[float, ...]
+    clean_variance: tuple[float, ...]
+    marked_mean: tuple[float, ...]
+    marked_variance: tuple[float, ...]
+    layers: tuple[LayerShift, ...]
 
     @property
     def shown(self) -> LayerShift:
@@ -83,14 +83,12 @@ class Batchnorm(Analysis):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row a channel of the shown layer, then one a layer."""
+        names = ("clean_mean", "clean_variance", "marked_mean", "marked_variance")
         channels = [
-            {"model": one.label, "layer": one.layer, "channel": number, "clean_mean": cm, "clean_variance": cv,
-             "marked_mean": mm, "marked_variance": mv}
+            {"model": one.label, "layer": one.layer, "channel": at, **{name: getattr(one, name)[at] for name in names}}
             for one in self.models
-            for number, (cm, cv, mm, mv) in enumerate(
-                zip(one.clean_mean, one.clean_variance, one.marked_mean, one.marked_variance, strict=True)
-            )
-        ]  # fmt: skip
+            for at in range(len(one.clean_mean))
+        ]
         layers = [
             {"model": one.label, "layer": layer.name, "mean_shift": layer.mean_shift,
              "variance_ratio": layer.variance_ratio, "distance": layer.distance}

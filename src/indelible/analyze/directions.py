@@ -94,8 +94,7 @@ def adversarial_direction(
 def removal_direction(subject: MarkedModel, model: nn.Module, count: int, norm: Norm = "global") -> list[Tensor]:
     """Return d_adv of a subject's model on ``count`` of the samples that were embedded."""
     known = subject.embedded(count)
-    batches = subject.batches(known.images)
-    labels = known.labels.to(subject.device).split([len(batch) for batch in batches])
+    batches, labels = zip(*subject.labelled_batches(known.images, known.labels), strict=True)
     return adversarial_direction(model, batches, labels, norm)
 
 

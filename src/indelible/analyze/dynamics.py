@@ -157,7 +157,7 @@ def _track(
         )  # fmt: skip
         ba = accuracy(model, test, normalize=subject.normalize)
         rates = {"ba": ba, "wsr": found.wsr, "p_value": found.p_value, "owned": found.owned}
-        points.add(key, {"phase": phase, "step": step, "distance": relative_length(origin, moved), **rates})
+        points[key] = {"phase": phase, "step": step, "distance": relative_length(origin, moved), **rates}
 
     def watch(model: nn.Module, phase: str, step: int) -> None:
         if step % settings.every == 0 or step == 1:

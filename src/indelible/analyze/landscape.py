@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from indelible.analyze.adaptive_grid import FirstFall, Node, axis, filled, first_cells, first_fall, refined, zero_of
+from indelible.analyze.adaptive_grid import FirstFall, Node, axis, filled, first_cells, first_fall, refined
 from indelible.analyze.analysis import Analysis, PointLog
 from indelible.analyze.directions import combined, cosine, removal_direction, tuning_direction, weights_of
 from indelible.analyze.marked_model import MarkedModel, Probe, Rates
@@ -119,17 +119,11 @@ class Landscape(Analysis):
     def sentences(self) -> list[str]:
         """Say for each model where WSR first falls below 50 %."""
         return [
-            f"{plane.label}: WSR first falls below 50 % at the relative distance {_words(plane.adv)} along the "
-            f"adversarial direction and {_words(plane.ft)} along fine-tuning; {100 * plane.removed:.1f} % of the plane "
+            f"{plane.label}: WSR first falls below 50 % at the relative distance {plane.adv} along the "
+            f"adversarial direction and {plane.ft} along fine-tuning; {100 * plane.removed:.1f} % of the plane "
             f"has a WSR below 50 % but keeps BA to within 5 points."
             for plane in self.planes
         ]
-
-
-def _words(fall: FirstFall) -> str:
-    if fall.distance is None:
-        return f"beyond {fall.reach:.3g}"
-    return f"{fall.distance:.4f}" + ("" if fall.ba is None else f" (BA {100 * fall.ba:.1f} %)")
 
 
 class Vicinity:
@@ -183,7 +177,7 @@ def _plane(number: int, subject: MarkedModel, settings: LandscapeSettings, point
             """Measure a point once; later sessions read it back."""
             key = f"{number}/{a!r}/{b!r}"
             if key not in points:
-                points.add(key, {"adv": a, "ft": b, **vars(vicinity.rates(a, b))})
+                points[key] = {"adv": a, "ft": b, **vars(vicinity.rates(a, b))}
             if key not in seen:
                 seen.add(key)
                 bar.advance(note=f"{a:+.3f} {b:+.3f}" if bar.due else None)
@@ -195,7 +189,7 @@ def _plane(number: int, subject: MarkedModel, settings: LandscapeSettings, point
 
         known, cells = refined(first_cells(settings.steps, settings.stride), nodes, settings.tolerance)
         # The model itself stands in the middle; what re-estimation alone changes is kept apart.
-        known[zero_of(second), zero_of(first)] = (vicinity.own.wsr, vicinity.own.ba)
+        known[second.index(0.0), first.index(0.0)] = (vicinity.own.wsr, vicinity.own.ba)
         every = filled(known, cells)
         falls = [
             first_fall(along, step=values[1] - values[0], reach=settings.reach * (values[-1] - values[0]))

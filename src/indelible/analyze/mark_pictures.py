@@ -15,7 +15,7 @@ give the marks away: keep the figure as you keep the key.
 """
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -81,20 +81,17 @@ class Samples(Analysis):
 
     def sentences(self) -> list[str]:
         """Say what is shown and how much the marks change."""
+        marked = [one for one in self.pictures if one.title != _PLAIN]
         if not self.answer:
-            return [_said([one for one in self.pictures if one.title != _PLAIN])]
+            changed = [100 * one.changed for one in marked if one.changed is not None]
+            rest = f", which change {min(changed):.1f} to {max(changed):.1f} % of the pixels" if changed else ""
+            return [f"A marked model answers each of {len(marked)} marks with its secret class{rest}."]
         marks = [
             f"{one.title} changes {100 * one.changed:.1f} % of the pixels (RMS {one.rms:.3f} of their range)"
-            for one in self.pictures
-            if one.row == "kind" and one.changed is not None and one.rms is not None and one.title != _PLAIN
+            for one in marked
+            if one.row == "kind" and one.changed is not None
         ]
         return [f"A marked model answers each marked picture with {self.answer!r}: {'; '.join(marks)}."]
-
-
-def _said(marks: Sequence[Picture]) -> str:
-    changed = [one.changed for one in marks if one.changed is not None]
-    rest = f", which change {100 * min(changed):.1f} to {100 * max(changed):.1f} % of the pixels" if changed else ""
-    return f"A marked model answers each of {len(marks)} marks with its secret class{rest}."
 
 
 def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) -> Samples:
@@ -118,7 +115,8 @@ def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) ->
     original = found.images[0].cpu()
     pictures = [_picture("kind", _PLAIN, original, original)]
     pictures += [
-        _picture(row, title, _marked(mark, original), original, mark) for row, title, mark in _marks(key, chosen)
+        _picture(row, title, mark.mark().samples(original[None], 1, "verify")[0], original, mark)
+        for row, title, mark in _marks(key, chosen)
     ]
     return Samples(
         settings=chosen, carrier=data.classes[int(found.labels[0])], answer=data.classes[target],
@@ -166,10 +164,6 @@ def _fits(key: Key, size: float) -> bool:
     except InputError:
         return False
     return True
-
-
-def _marked(key: Key, original: Tensor) -> Tensor:
-    return key.mark().samples(original[None], 1, "verify")[0]
 
 
 def _picture(row: str, title: str, image: Tensor, original: Tensor, key: Key | None = None) -> Picture:

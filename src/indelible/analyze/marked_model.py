@@ -5,7 +5,7 @@ and test images. A probe's images are converted, normalised and laid out once, t
 """
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -147,6 +147,10 @@ class MarkedModel:
         whole = normalise(to_float(images.to(self.device)), self.normalize)
         return torch.split(whole.contiguous(memory_format=torch.channels_last), size)
 
+    def labelled_batches(self, images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Return batches as :meth:`batches` does, each with its ``labels``, int64 (n,)."""
+        return list(zip(self.batches(images), torch.split(labels.to(self.device), _BATCH), strict=True))
+
     def identity(self) -> dict[str, Any]:
         """Return digests of all that decides a measurement on this subject."""
         return {
@@ -178,8 +182,8 @@ class Probe:
         test = some_images(subject.test, images, seed)
         clean = test.gather(torch.arange(len(test)))
         samples = subject.marked(marked)
-        self.clean = _with_labels(subject, clean.images, clean.labels)
-        self.marked = _with_labels(subject, samples.images, samples.labels)
+        self.clean = subject.labelled_batches(clean.images, clean.labels)
+        self.marked = subject.labelled_batches(samples.images, samples.labels)
         self.statistics = subject.clean_batches(subject.attacker, max(2, statistics), seed)
 
     @property
@@ -200,15 +204,7 @@ class Probe:
         return self.rates(model)
 
 
-_Pairs = tuple[tuple[Tensor, Tensor], ...]
-
-
-def _with_labels(subject: MarkedModel, images: Tensor, labels: Tensor) -> _Pairs:
-    batches = subject.batches(images)
-    return tuple(zip(batches, torch.split(labels.to(subject.device), [len(batch) for batch in batches]), strict=True))
-
-
-def _rows(pairs: Iterable[tuple[Tensor, Tensor]]) -> int:
+def _rows(pairs: Sequence[tuple[Tensor, Tensor]]) -> int:
     return sum(len(labels) for _, labels in pairs)
 
 

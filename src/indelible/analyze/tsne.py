@@ -83,6 +83,11 @@ class FeaturePanel:
     mixed: float  # see the module's header
     spread: float | None  # see the module's header
 
+    @property
+    def spread_text(self) -> str:
+        """The spread in words."""
+        return "an unknown number of times" if self.spread is None else f"{self.spread:.2f} times"
+
 
 @dataclass(frozen=True, kw_only=True)
 class PanelRow:
@@ -120,18 +125,14 @@ class Tsne(Analysis):
         said = []
         for row in self.models:
             first, last = row.panels[0], row.panels[-1]
-            words = f"{row.label}: {100 * first.mixed:.0f} % of the watermark samples' nearest clean neighbours are of "
-            words += f"other classes than the target; they spread {_times(first.spread)} as wide as the target class "
-            words += f"(WSR {100 * first.wsr:.0f} %)"
-            if len(row.panels) > 1:
-                words += f". At the end of the path ({last.title}): {100 * last.mixed:.0f} %, "
-                words += f"{_times(last.spread)}, WSR {100 * last.wsr:.0f} %"
-            said.append(f"{words}.")
+            end = f". At the end of the path ({last.title}): {100 * last.mixed:.0f} %, {last.spread_text}, "
+            end += f"WSR {100 * last.wsr:.0f} %"
+            said.append(
+                f"{row.label}: {100 * first.mixed:.0f} % of the watermark samples' nearest clean neighbours are of "
+                f"other classes than the target; they spread {first.spread_text} as wide as the target class "
+                f"(WSR {100 * first.wsr:.0f} %){end if len(row.panels) > 1 else ''}."
+            )
         return said
-
-
-def _times(spread: float | None) -> str:
-    return "an unknown number of times" if spread is None else f"{spread:.2f} times"
 
 
 def mixed_share(clean: Tensor, labels: Tensor, marked: Tensor, target: int, neighbours: int = _NEIGHBOURS) -> float:
@@ -170,7 +171,6 @@ def features_of(model: nn.Module, batches: Sequence[Tensor], name: str) -> tuple
     found: list[Tensor] = []
     layer = model.get_submodule(name)
     handle = layer.register_forward_pre_hook(lambda _, args: found.append(args[0].flatten(1)))
-    answers = []
     try:
         with evaluating(model):
             answers = [logits_of(model(images)).argmax(1) for images in batches]

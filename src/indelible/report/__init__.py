@@ -2,8 +2,8 @@
 
 from indelible.report.run_page import write_report
 from indelible.report.run_tables import markdown_table, terminal_table
+from indelible.report.table_documents import FORMATS, write_tables
 from indelible.report.table_filling import measured_tables, reported_tables
-from indelible.report.table_forms import FORMATS, write_tables
 from indelible.report.table_layouts import TABLES, Axis, Condition, Layout
 
 __all__ = [

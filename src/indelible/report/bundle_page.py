@@ -22,12 +22,6 @@ from indelible.report.page_look import environment
 from indelible.verification.suspects.log import parse_log
 
 _PICTURES = 12
-_CARRIERS = {
-    "set aside": "set aside when the key was made; the classes are bound to them",
-    "compared": "brought by the auditor, and compared with those given to this check",
-    "open": "said to be brought by the auditor; not compared",
-    "none": "none: unrelated images",
-}
 _SUSPECT = ("kind", "url", "file", "network", "digest")
 
 
@@ -39,12 +33,13 @@ def write_page(bundle: str | Path, checked: Checked, out: str | Path) -> Path:
 
 def render_bundle(bundle: str | Path, checked: Checked) -> str:
     """Return the page as HTML."""
-    verdict = (checked.claim or {}).get("verdict")
+    claim: Mapping[str, Any] = checked.claim or {}
+    suspect = claim.get("suspect") or {}
     whole = checked.holds and checked.claim is not None
     return environment().get_template("bundle.html.j2").render(
-        title="Evidence of a watermark", outcome=_outcome(checked), checked=checked,
-        verdict=verdict if whole else None, opened=_opened(bundle, checked.claim) if whole and checked.claim else [],
-        facts=_facts(checked),
+        title="Evidence of a watermark", outcome=_outcome(checked), checked=checked, claim=claim,
+        verdict=claim.get("verdict") if whole else None, opened=_opened(bundle, claim) if whole else [],
+        statement=checked.commitment or {}, suspect=[suspect[name] for name in _SUSPECT if name in suspect],
     )  # fmt: skip
 
 
@@ -53,36 +48,11 @@ def _outcome(checked: Checked) -> str:
         return " ".join(checked.summary)
     verdict = (checked.claim or {})["verdict"]
     if checked.dated and checked.stamp is not None:
-        date = f"The commitment existed on {_readable(checked.stamp.time)}."
+        found = datetime.strptime(checked.stamp.time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        date = f"The commitment existed on {found.day} {found:%B %Y, %H:%M:%S} UTC."
     else:
         date = "The date of the commitment is not established."
     return " ".join([*checked.summary, date, verdict["sentence"]])
-
-
-def _readable(time: str) -> str:
-    found = datetime.strptime(time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    return f"{found.day} {found:%B %Y, %H:%M:%S} UTC"
-
-
-def _facts(checked: Checked) -> list[tuple[str, str]]:
-    """Return names and values of what the check reached."""
-    statement: Mapping[str, Any] = checked.commitment or {}
-    claim: Mapping[str, Any] = checked.claim or {}
-    suspect = claim.get("suspect") or {}
-    found = [
-        ("Owner, in their own words", statement.get("owner") or None),
-        ("Public key (Ed25519)", statement.get("public_key")),
-        ("Committed marks" if statement.get("codebook") else "Committed samples", statement.get("samples")),
-        ("Carriers", _CARRIERS.get(str(checked.carriers))),
-        ("Merkle root", statement.get("root")),
-        ("Digest of the protected model", statement.get("model")),
-        ("Digest of the key", statement.get("key_digest")),
-        ("Timestamp", None if checked.stamp is None else f"{checked.stamp.time}, {checked.stamp.authority}"),
-        ("Challenge", None if "challenge" not in claim else f"{claim['challenge']} (by the {claim['by']})"),
-        ("Suspect", ", ".join(str(suspect[name]) for name in _SUSPECT if name in suspect) or None),
-        ("Claimed on", claim.get("created")),
-    ]
-    return [(name, str(value)) for name, value in found if value is not None]
 
 
 def _opened(bundle: str | Path, claim: Mapping[str, Any]) -> list[dict[str, Any]]:

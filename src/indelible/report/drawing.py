@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from indelible.report.page_look import LIGHT, slot_of
+from indelible.report.page_look import LIGHT, LOOK, slot_of
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -25,13 +25,6 @@ _SENTINELS: Ink = {name: f"#0f0e{number:02x}" for number, name in enumerate(LIGH
 _METADATA: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 _INCH = 25.4
 _DPI = 220
-_SMALL = 7.0
-_SMALL_TYPE: Mapping[str, Any] = {
-    "font.size": _SMALL, "axes.titlesize": _SMALL, "axes.titleweight": "bold", "axes.labelsize": _SMALL,
-    "axes.titlepad": 3, "axes.labelpad": 2, "xtick.labelsize": _SMALL - 0.5, "ytick.labelsize": _SMALL - 0.5,
-    "xtick.major.pad": 2, "ytick.major.pad": 2, "lines.linewidth": 1.2, "lines.markersize": 3.2,
-    "axes.linewidth": 0.6, "grid.linewidth": 0.5, "xtick.major.width": 0.6, "xtick.major.size": 2,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,27 +47,15 @@ def can_draw() -> bool:
     return bool(mpl.__version__)
 
 
-def _look(name: str, colours: Mapping[str, str]) -> dict[Any, Any]:  # the names of all settings are a type of their own
-    """Return matplotlib settings of all figures, in ``colours``; ``name`` makes the ids of the SVG repeatable."""
-    ink, muted, line = colours["ink"], colours["muted"], colours["line"]
-    return {
-        "svg.fonttype": "none", "svg.hashsalt": f"indelible/{name}", "font.family": "DejaVu Sans", "font.size": 11,
-        "axes.edgecolor": line, "axes.labelcolor": muted, "text.color": ink, "xtick.color": line, "ytick.color": line,
-        "xtick.labelcolor": muted, "ytick.labelcolor": muted, "grid.color": line, "grid.linewidth": 0.8,
-        "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.linewidth": 1.0,
-        "xtick.major.size": 3, "ytick.major.size": 0, "lines.linewidth": 2.0, "lines.markersize": 5,
-        "lines.dash_capstyle": "butt", "lines.scale_dashes": False, "path.simplify": False,
-        "axes.unicode_minus": True,
-    }  # fmt: skip
-
-
 def _drawn(drawing: Drawing, name: str, ink: Ink, **how: Any) -> bytes:
     """Draw, and return what matplotlib's ``savefig(**how)`` writes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     file = io.BytesIO()
-    settings: dict[Any, Any] = {**_look(name, ink), **(_SMALL_TYPE if drawing.small else {})}
+    colours = {setting: ink[colour] for setting, colour in LOOK["matplotlib-colours"].items()}
+    settings = {**LOOK["matplotlib"], **colours, **(LOOK["matplotlib-small"] if drawing.small else {})}
+    settings["svg.hashsalt"] = f"indelible/{name}"  # ids can be repeated
     with mpl.rc_context(settings):
         size = (drawing.width / _INCH, drawing.height / _INCH)
         figure = Figure(figsize=size, layout="constrained" if drawing.small else None)

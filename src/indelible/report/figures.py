@@ -3,15 +3,15 @@
 Figures of rates are here: against what was varied, during an attack, and against what a method costs.
 """
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indelible.analyze.analysis import Analysis
+from indelible.analyze.benchmark_curves import Curves, Frontier, Line, RatePoint, Spot
 from indelible.analyze.dynamics import Dynamics
-from indelible.analyze.frontier import Frontier, Spot
-from indelible.analyze.parameter_curves import Curves, Line, RatePoint
 from indelible.base.errors import InputError
 from indelible.base.files import write_bytes, write_text
 from indelible.report.drawing import (
@@ -34,14 +34,7 @@ if TYPE_CHECKING:
     from matplotlib import figure as mpl
     from matplotlib.axes import Axes
 
-_AXES = {
-    "eps": "ε, size of the perturbation relative to the weights", "target": "target class",
-    "size": "size of the mark (1: the paper's)", "transparency": "transparency of the mark",
-    "architecture": "architecture", "threshold": "pruning threshold of ANP", "t": "t on the path of MCR",
-    "rate": "share of channels that FP prunes", "u": "deviations above the mean from which CLP or BNP prunes",
-    "share": "share of weights that magnitude pruning drops", "weight_bits": "bits of a quantised weight",
-    "sigma": "noise on the weights, relative to their size",
-}  # fmt: skip
+_TEXTS = tomllib.loads(Path(__file__).with_name("figures.toml").read_text(encoding="utf-8"))
 _TRACKS = (0, 2, 4, 5, 1, 3)  # the first two are the farthest apart
 _ASIDE = 0.04
 _APP, _OTHER = 2, 0  # looks: APP's in every figure, and Vanilla's
@@ -53,7 +46,7 @@ def curves_drawing(result: Curves) -> Drawing:
     ends = [
         f"{line.label} at {100 * line.marks[-1].wsr:.1f} %" for line in result.lines if line.marks[-1].wsr is not None
     ]
-    alt = f"WSR and BA against {_AXES[result.variable]}. WSR at the last value: {join_words(ends)}."
+    alt = f"WSR and BA against {_TEXTS['variables'][result.variable]}. WSR at the last value: {join_words(ends)}."
 
     def plot(figure: "mpl.Figure", ink: Ink) -> None:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.25, 1))
@@ -64,7 +57,7 @@ def curves_drawing(result: Curves) -> Drawing:
             percent_axis(axes, f"{rate.upper()} in %")
         if any(mark.at is None for line in result.lines for mark in line.marks):
             below.set_xticks(range(len(named)), list(map(literal, named)))
-        below.set_xlabel(_AXES[result.variable])
+        below.set_xlabel(_TEXTS["variables"][result.variable])
         legend(above, ink, loc="best")
 
     return Drawing(COLUMN, 92, plot, alt)
@@ -112,10 +105,9 @@ def dynamics_drawing(result: Dynamics) -> Drawing:
                     )  # fmt: skip
         percent_axis(top, "WSR in %")
         percent_axis(middle, "BA in %")
-        bottom.set_ylabel("relative distance")
+        bottom.set(ylabel="relative distance", xlabel=f"steps of {result.settings.attack.upper()}")
         bottom.set_ylim(bottom=0)
         bottom.grid(visible=True, axis="y")
-        bottom.set_xlabel(f"steps of {result.settings.attack.upper()}")
         figure.align_ylabels([top, middle, bottom])
         handles, labels = top.get_legend_handles_labels()
         # The ring stands once, behind the models.
@@ -201,48 +193,19 @@ class Figure:
 
     drawing: Callable[[Any], Drawing]
     title: str
-    note: str = ""
+    note: str
 
 
-FIGURES: Mapping[str, Figure] = {
-    "landscape": Figure(
-        landscape_drawing,
-        "The neighbourhood of each model",
-        "Black dot: the model itself. Red star: after 40 iterations of fine-tuning. Dashed: 50 %. BatchNorm "
-        "statistics are estimated anew at every point. WSR is not a verdict: a codebook's may hold far below 50 %.",
-    ),
-    "batchnorm": Figure(
-        batchnorm_drawing,
-        "BatchNorm statistics of clean and watermark samples",
-    ),
-    "tsne": Figure(
-        tsne_drawing,
-        "Features in two dimensions",
-        "Panels of one row share one map; those of different models do not. The share of neighbours is counted in "
-        "the feature space, not in the picture.",
-    ),
-    "samples": Figure(
-        samples_drawing,
-        "Kinds, sizes and transparencies of marks",
-    ),
-    "curves": Figure(
-        curves_drawing,
-        "What was varied",
-        "Bars: standard deviation over seeds. Hollow markers of WSR: a seed's verdict does not show ownership. "
-        "Crosses: reported by the paper.",
-    ),
-    "dynamics": Figure(
-        dynamics_drawing,
-        "The watermark during an attack",
-        "Measured with the key, which the attacker does not have.",
-    ),
-    "frontier": Figure(
-        frontier_drawing,
-        "Cost against robustness",
-        "Open rings are controls: eps 0, the same exposure to watermark samples. Lines span kinds and seeds. "
-        "Variants of the same cost are side by side. After a name: how many verdicts show ownership.",
-    ),
+_DRAWINGS: Mapping[str, Callable[[Any], Drawing]] = {
+    "landscape": landscape_drawing,
+    "batchnorm": batchnorm_drawing,
+    "tsne": tsne_drawing,
+    "samples": samples_drawing,
+    "curves": curves_drawing,
+    "dynamics": dynamics_drawing,
+    "frontier": frontier_drawing,
 }
+FIGURES = {name: Figure(draw, **_TEXTS["figures"][name]) for name, draw in _DRAWINGS.items()}
 """Name of an analysis -> its figure."""
 
 

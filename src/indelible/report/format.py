@@ -1,4 +1,4 @@
-"""Write numbers for people, the same on the terminal, in Markdown and in HTML."""
+"""Write numbers for people, the same on the terminal, in Markdown, LaTeX and HTML."""
 
 import math
 import re
@@ -12,6 +12,12 @@ SIGNS = f"After a WSR: {OWNED} the verdict shows ownership, {NOT_SHOWN} it does 
 BEFORE = "Before attack"
 _SMALLEST = 1e-300
 _WRITTEN_OUT = 1e-3
+_LATEX = str.maketrans({
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "✓": r"$\checkmark$", "✗": r"$\times$", "–": "--",
+    "…": r"\ldots{}",
+    "−": "$-$", "≤": r"$\le$", "±": r"$\pm$", "ε": r"$\varepsilon$", "×": r"$\times$", "<": "$<$", ">": "$>$",
+})  # fmt: skip
 
 
 def percent(rate: float | None) -> str:
@@ -71,6 +77,11 @@ def stage_title(group: str) -> str:
 def markdown_text(text: str) -> str:
     """Escape what Markdown would take for markup, tables and HTML."""
     return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", " ".join(text.split()))
+
+
+def latex_text(text: str) -> str:
+    """Escape what LaTeX would take for a command, and write symbols as commands."""
+    return " ".join(text.split()).translate(_LATEX)
 
 
 def plain_number(value: float | None) -> str:

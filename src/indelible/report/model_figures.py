@@ -113,13 +113,11 @@ def batchnorm_drawing(result: Batchnorm) -> Drawing:
 
 def _channels(axes: "Axes", one: Channels, name: str, ink: Ink) -> None:
     order = sorted(range(len(one.clean_mean)), key=one.clean_mean.__getitem__)
-    clean, marked = (one.clean_mean, one.marked_mean) if name == "mean" else (one.clean_variance, one.marked_variance)
+    clean, marked = ([getattr(one, f"{kind}_{name}")[at] for at in order] for kind in ("clean", "marked"))
     places = range(len(order))
-    axes.vlines(
-        places, [clean[at] for at in order], [marked[at] for at in order], color=ink["line"], linewidth=0.7, zorder=1
-    )
-    axes.plot(places, [clean[at] for at in order], ".", color=ink["s2"], label="clean", markersize=3)
-    axes.plot(places, [marked[at] for at in order], "x", color=ink["s0"], label="watermark", markersize=2.6, mew=0.8)
+    axes.vlines(places, clean, marked, color=ink["line"], linewidth=0.7, zorder=1)
+    axes.plot(places, clean, ".", color=ink["s2"], label="clean", markersize=3)
+    axes.plot(places, marked, "x", color=ink["s0"], label="watermark", markersize=2.6, mew=0.8)
     axes.grid(visible=True, axis="y")
     axes.set_axisbelow(True)
     axes.locator_params(axis="y", nbins=4)
@@ -129,14 +127,8 @@ def _channels(axes: "Axes", one: Channels, name: str, ink: Ink) -> None:
 def _layers(axes: "Axes", result: Batchnorm, ink: Ink) -> None:
     for number, one in enumerate(result.models):
         places = list(range(1, len(one.layers) + 1))
-        series(
-            axes,
-            places,
-            [layer.distance for layer in one.layers],
-            2 * number % 6 + number // 3,
-            ink,
-            literal(one.label),
-        )
+        distances = [layer.distance for layer in one.layers]
+        series(axes, places, distances, 2 * number % 6 + number // 3, ink, literal(one.label))
     axes.set_xlabel("BatchNorm layer")
     axes.set_ylabel("distance, relative\nto clean spread")
     axes.set_ylim(0, 1.25 * max(layer.distance for one in result.models for layer in one.layers))
@@ -178,13 +170,10 @@ def tsne_drawing(result: Tsne) -> Drawing:
             literal(f"{number}\N{NO-BREAK SPACE}{name}") for number, name in enumerate(result.classes[:20])
         )
         where = "" if still else f"{_PATHS[result.settings.path]};  "
-        figure.supxlabel(_wrapped(f"{where}×  watermark;  {classes}", width), fontsize="medium", color=ink["muted"])
+        below = textwrap.wrap(f"{where}×  watermark;  {classes}", round(width * 0.78), break_long_words=False)
+        figure.supxlabel("\n".join(below), fontsize="medium", color=ink["muted"])
 
     return Drawing(width, (width / columns + 7) * len(table) + (8 if columns > 2 else 14), plot, alt)
-
-
-def _wrapped(text: str, width: float) -> str:
-    return "\n".join(textwrap.wrap(text, round(width * 0.78), break_long_words=False))
 
 
 def _span(panels: list[FeaturePanel]) -> tuple[float, float, float, float]:

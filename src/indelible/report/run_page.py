@@ -9,59 +9,17 @@ from typing import Any
 from indelible.analyze.analysis import ANALYSIS, read_analysis
 from indelible.base.files import write_text
 from indelible.bench.attack_suite import Strongest, strongest
-from indelible.bench.measurement import Measurement
-from indelible.report import format as written
-from indelible.report.chart_panels import panels
-from indelible.report.charts import drawn
-from indelible.report.codebook_picture import pictured
+from indelible.report.charts import drawn, panels
 from indelible.report.drawing import COLUMN, as_inline, can_draw
 from indelible.report.figures import FIGURES
-from indelible.report.mark_galleries import galleries
+from indelible.report.mark_galleries import galleries, pictured
 from indelible.report.model_stages import ModelStages, collect, is_marked, own_settings, run_of
 from indelible.report.outcome import outcome_of_runs
-from indelible.report.page_look import environment, flattened
+from indelible.report.page_look import environment, flattened, text_environment
 from indelible.report.run_tables import before_after
 from indelible.train.run_folder import Run
 
 TITLE = "Watermarks before and after attack"
-
-_INPUTS = {
-    "data_digest": "Digest of the data",
-    "images": "Images in the data",
-    "key": "Digest of the key",
-    "kind": "Kind of mark",
-    "scheme": "Key scheme",
-    "target": "Target class",
-    "model_digest": "Digest of the model at the start",
-}
-
-_EMBED = """\
-import indelible
-
-run = indelible.Run.load({folder})
-owner, _, test = run.images()
-model = run.architecture.build(seed={seed}){trained}
-again = indelible.embed(
-    model, owner, run.key(), {method}, start=run.record.settings.get("start", "scratch"),
-    train=indelible.TrainSettings.from_json(run.record.settings["train"]),
-    seed={seed}, normalize=run.normalize(), test=test, device=run.record.settings["device"],
-    **run.record.settings["method"],
-)
-print("same bits:", again.record.metrics["model_digest"] == run.record.metrics["model_digest"])
-"""
-_TRAIN = """\
-import indelible
-from indelible.train.unmarked import train_unmarked
-
-run = indelible.Run.load({folder})
-owner, _, test = run.images()
-again = train_unmarked(
-    run.architecture.build(seed={seed}), owner,
-    indelible.TrainSettings.from_json(run.record.settings["train"]),
-    seed={seed}, test=test, device=run.record.settings["device"],
-)
-print("same bits:", again.record.metrics["model_digest"] == run.record.metrics["model_digest"])
-"""
 
 
 def write_report(
@@ -82,7 +40,11 @@ def write_report(
         The path of the file.
     """
     models = collect(runs)
-    stages = [(_name(model, stage), stage) for model in models for stage in model.stages]
+    stages = [
+        (model.label if stage is model.before else f"{model.label}, after {stage.column}", stage)
+        for model in models
+        for stage in model.stages
+    ]
     judged = [(name, stage) for name, stage in stages if stage.verdict is not None]
     verdicts = [stage.verdict or {} for _, stage in judged]
     assumptions = {tuple(verdict.get("assumptions") or ()) for verdict in verdicts}
@@ -100,36 +62,21 @@ def write_report(
     return Path(out)
 
 
-def _name(model: ModelStages, stage: Measurement) -> str:
-    return model.label if stage is model.before else f"{model.label}, after {stage.column}"
-
-
 def _made(title: str, run: Run, *, samples: bool) -> Mapping[str, Any]:
     """Return what the last section shows of a run."""
     record = run.record
-    speed = f"{written.plain_number(record.images / record.seconds)} images/s" if record.seconds else written.ABSENT
     # The data set and the network stand above by name; the target class is part of what hiding the marks hides.
     hidden = {"data", "model"} if samples else {"data", "model", "target"}
-    facts = {
-        "Folder": run.folder.as_posix(),
-        "Network": f"{run.architecture.name}, {run.architecture.classes} classes, images "
-        f"{' × '.join(map(str, run.architecture.shape))}",
-        "Data": run.data,
-        "Seed": str(record.seed),
-        "Time": written.duration(record.seconds),
-        "Images passed": written.plain_number(record.images),
-        "Speed": speed,
-        **{name.replace("_", " ").capitalize(): text for name, text in flattened(record.hardware)},
-        **{f"Version of {name}": text for name, text in record.versions.items()},
-        **{_INPUTS.get(name, name): text for name, text in flattened(record.inputs) if name not in hidden},
+    return {
+        "title": title, "run": run, "record": record, "hardware": dict(flattened(record.hardware)),
+        "inputs": {name: text for name, text in flattened(record.inputs) if name not in hidden},
+        "settings": dict(flattened(record.settings)), "again": again(run),
     }  # fmt: skip
-    settings = dict(flattened(record.settings))
-    return {"title": title, "record": record, "facts": facts, "settings": settings, "again": again(run)}
 
 
 def again(run: Run) -> str:
     """Return what to type to make the run again: Python for a training, a command for an attack."""
-    record, folder = run.record, run.folder.as_posix()
+    record = run.record
     if record.verb == "attack" and run.parent is not None:
         settings = dict(own_settings(record))
         protocol = settings.pop("protocol", None)
@@ -137,13 +84,10 @@ def again(run: Run) -> str:
         words += ["--protocol", str(protocol)] if protocol else []
         for name, value in settings.items():
             words += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
-        return shlex.join([*words, "--seed", str(record.seed), "--out", f"{folder}-again"])
+        return shlex.join([*words, "--seed", str(record.seed), "--out", f"{run.folder.as_posix()}-again"])
     if "train" not in record.settings or record.verb == "attack":
         return ""
-    text = _EMBED if is_marked(record) else _TRAIN
-    # A run that protected a trained model started from weights that it does not keep.
-    trained = "  # load the trained weights into it" if record.settings.get("start") == "trained" else ""
-    return text.format(folder=repr(folder), seed=record.seed, method=repr(record.method), trained=trained)
+    return text_environment().get_template("again.py.j2").render(run=run, record=record, marked=is_marked(record))
 
 
 def strongest_attacks(models: Sequence[ModelStages], ba_drop: float = 0.02) -> list[tuple[str, Strongest]]:

@@ -191,11 +191,15 @@ class Grid:
         """Whether any cell is both measured and reported."""
         return any(entry.difference is not None for entry in self.entries)
 
+    @property
+    def shared(self) -> int:
+        """How many row headings a whole group shares."""
+        return len(self.layout.axes) - 1 if self.layout.grouped else 0
+
     def labelled(self) -> list[tuple[Row, list[str]]]:
         """Return rows with the headings that are printed: what a whole group shares stands once, as in the paper."""
-        shared = len(self.layout.axes) - 1 if self.layout.grouped else 0
         return [
-            (row, ["" if number and at < shared else text for at, text in enumerate(row.labels)])
+            (row, ["" if number and at < self.shared else text for at, text in enumerate(row.labels)])
             for group in self.groups
             for number, row in enumerate(group)
         ]

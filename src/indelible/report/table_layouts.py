@@ -1,4 +1,4 @@
-"""One description per table; no table has a function of its own.
+"""One description per table; no table has a function of its own. Those of the paper are in ``tables.toml``.
 
 A layout says which coordinate each row heading shows, which attacks are columns, and how a row is summed up. What is
 printed follows from it: before attack BA and WSR, after each attack WSR, the summary; and the same once more for BA.
@@ -13,7 +13,8 @@ results of the presets that it names. An installed package names its layouts as 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -25,17 +26,8 @@ from indelible.bench.measurement import PAPER_ATTACKS, Measurement, Results
 from indelible.bench.reported import REPORTED_TABLES
 from indelible.report.model_stages import short_title
 
-_METHODS = {
-    "unmarked": "Unmarked", "vanilla": "Vanilla", "ew": "EW", "cw": "CW", "rose*": "ROSE*", "rose": "ROSE",
-    "ntl*": "NTL*", "ntl": "NTL", "cae*": "CAE*", "cae": "CAE", "pgd-at": "PGD-AT", "trades": "TRADES",
-    "control": "c-BN only", "app-only": "APP only", "app": "APP",
-}  # fmt: skip
-"""Methods and their titles, in the order of the rows."""
-_TITLES = {
-    **_METHODS, "content": "Content", "noise": "Noise", "unrelated": "Unrelated", "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100", "imagenet100": "ImageNet subset", "resnet-18": "ResNet-18", "resnet-50": "ResNet-50",
-    "vgg-16": "VGG-16", "mobilenet-v2": "MobileNetV2",
-}  # fmt: skip
+_FILE = tomllib.loads(Path(__file__).with_name("tables.toml").read_text(encoding="utf-8"))
+_TITLES: Mapping[str, str] = _FILE["methods"] | _FILE["titles"]
 
 
 def title_of(value: Any) -> str:
@@ -82,8 +74,11 @@ class Condition:
 
 
 BEFORE = Condition(title="Before", attack=None)
-KIND = Axis(title="Type", field="kind", order=("content", "noise", "unrelated"))
-METHOD = Axis(title="Method", field="method", order=tuple(_METHODS))
+_AXES = {
+    name: Axis(title=given["title"], field=name, order=tuple(given.get("order", ())))
+    for name, given in _FILE["axes"].items()
+}
+KIND, METHOD = _AXES["kind"], replace(_AXES["method"], order=tuple(_FILE["methods"]))
 _SIX = tuple(Condition(title=name.upper(), attack=name) for name in PAPER_ATTACKS)
 
 
@@ -146,74 +141,25 @@ class TableRegistry(Registry[Layout]):
 
 
 TABLES = TableRegistry("table")
-_FOUR = ("vanilla", "ew", "cw", "app")
-_SAME = {"dataset": "cifar10", "kind": "content"}
 
 
-def _main(dataset: str, *presets: str, sections: Sequence[str] = (), note: str = "") -> Layout:
-    title = title_of(dataset)
-    return Layout(
-        name=dataset, title=title, sections=(dataset, *sections), methods=_FOUR, presets=presets, note=note,
-        only={"dataset": dataset},
-        caption=f"{title}: ways to embed three kinds of watermark, against six removal attacks.",
-    )  # fmt: skip
+def _of_file(given: Mapping[str, Any]) -> Layout:
+    """Return a table of ``tables.toml``; an empty ``summary`` there is none."""
+    read: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    if "axes" in given:
+        read["axes"] = tuple(METHOD if name == "method" else _AXES[name] for name in given["axes"])
+    if "conditions" in given:
+        six = {one.attack: one for one in _SIX}
+        read["conditions"] = tuple(
+            six[one] if isinstance(one, str) else Condition(**one) for one in given["conditions"]
+        )
+    if given.get("summary") == "":
+        read["summary"] = None
+    return Layout(**read)
 
 
-for _layout in (
-    _main("cifar10", "cifar10-paper", "cifar10-cpu", sections=("ablation-components",)),
-    _main("cifar100", "cifar100-paper"),
-    _main("imagenet100", "imagenet100-paper"),
-    Layout(
-        name="ablation-components", title="The two components", sections=("ablation-components",), only=_SAME,
-        caption="APP and clean-sample BatchNorm (c-BN), alone and together; content mark, CIFAR-10.", grouped=False,
-        axes=(Axis(title="APP", field="perturbation"), Axis(title="c-BN", field="cbn")),
-        presets=("ablation-components",),
-    ),
-    Layout(
-        name="ablation-epsilon", title="Magnitude of the perturbation", sections=("ablation-epsilon",), summary="avg",
-        caption="APP with perturbations of growing relative magnitude ε; content mark, CIFAR-10.", across="rows",
-        axes=(Axis(title="ε", field="eps"),), only=_SAME, presets=("ablation-epsilon",), grouped=False,
-    ),
-    Layout(
-        name="ablation-target", title="Target classes", sections=("ablation-target",), summary="avg", bold=False,
-        caption="Vanilla and APP with the target classes 0 to 4; content mark, CIFAR-10.", across="rows", only=_SAME,
-        axes=(METHOD, Axis(title="Target", field="target")), presets=("ablation-target",),
-    ),
-    Layout(
-        name="ablation-trigger", title="Size and transparency of the mark", summary=None, across="groups",
-        caption="Content marks of several sizes and transparencies, after fine-tuning; CIFAR-10.", only=_SAME,
-        axes=(Axis(title="Transparency", field="transparency"), Axis(title="Size", field="size"), METHOD),
-        conditions=_SIX[:1], presets=("ablation-trigger",), note="The paper shows these results in a figure only.",
-    ),
-    Layout(
-        name="architectures", title="Architectures", sections=("cifar10", "mobilenetv2"), summary=None, methods=_FOUR,
-        across="groups",
-        caption="Four architectures against FT, ANP, NAD and MCR; content mark, CIFAR-10.", only=_SAME,
-        axes=(Axis(title="Network", field="architecture", order=("mobilenet-v2", "vgg-16", "resnet-18", "resnet-50")),
-              METHOD),
-        conditions=tuple(one for one in _SIX if one.attack in {"ft", "anp", "nad", "mcr"}), presets=("architectures",),
-        note="The paper shows these results in figures; numbers of ResNet-18 and MobileNetV2 are from its tables.",
-    ),
-    Layout(
-        name="mobilenetv2", title="MobileNetV2", sections=("mobilenetv2",), methods=_FOUR, axes=(METHOD,),
-        caption="MobileNetV2 on CIFAR-10, content mark.", presets=("mobilenetv2",), grouped=False,
-        only={**_SAME, "architecture": "mobilenet-v2"},
-    ),
-    Layout(
-        name="ft-learning-rates", title="Learning rates of fine-tuning", sections=("ft-learning-rates",), summary=None,
-        caption="WSR after fine-tuning at four learning rates; CIFAR-10.", axes=(METHOD,), grouped=False,
-        conditions=tuple(Condition(title=rate, attack="ft", factors={"lr": float(rate)})
-                         for rate in ("1e-5", "1e-3", "1e-2", "2e-2")),
-        presets=("ft-learning-rates", "ft-learning-rates-cpu"),
-        note="* as printed in the method's own paper. For NTL, WSR is its error rate on marked images.",
-    ),
-    Layout(
-        name="adversarial-training", title="Adversarial training", sections=("adversarial-training",), summary=None,
-        caption="Models trained against perturbed inputs, compared with APP; content mark, CIFAR-10.", axes=(METHOD,),
-        grouped=False, presets=("adversarial-training", "adversarial-training-cpu"),
-    ),
-):  # fmt: skip
-    TABLES.add(_layout)
+for _given in _FILE["tables"]:
+    TABLES.add(_of_file(_given))
 MAIN = ("cifar10", "cifar100", "imagenet100")
 """The three main tables."""
 

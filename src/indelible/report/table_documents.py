@@ -1,31 +1,88 @@
-"""Filled tables as one self-contained HTML page: sortable, with the details of each cell, in light and dark.
+"""Filled tables as documents: Markdown, LaTeX, and one self-contained HTML page with the details of each cell.
 
-Behind a cell stand its numbers by seed, its curve, its settings and the command to run it again. The page loads
-nothing. Its one script is in it, and the page's policy admits that script by its digest and no other.
+| form | a measured cell |
+|---|---|
+| Markdown | measured ± sd, verdict, (reported, difference) |
+| LaTeX | a line each for measured ± sd with the sign of its verdict, largest p-value, reported, difference |
+| HTML | as in Markdown; behind it the numbers by seed, curve, settings and the command to run it again |
+
+Of several seeds the verdict says how many are owned, and the largest p-value. The HTML page loads nothing: its one
+script is in it, and the page's policy admits that script by its digest and no other.
 """
 
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.files import write_text
 from indelible.bench.measurement import Measurement
 from indelible.report import format as written
-from indelible.report.chart_panels import table_charts
-from indelible.report.charts import drawn, sparkline
-from indelible.report.codebook_picture import answers_of, caption, heat_map
+from indelible.report.charts import drawn, sparkline, table_charts
 from indelible.report.drawing import can_draw
+from indelible.report.mark_galleries import answers_of, caption, heat_map
 from indelible.report.outcome import outcome_of_tables
-from indelible.report.page_look import environment, flattened
+from indelible.report.page_look import environment, flattened, text_environment
 from indelible.report.table_grid import Column, Entry, Grid, Row
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-TITLE_REPORTED = "The paper's tables"
-TITLE_MEASURED = "Measured beside reported"
-TITLE_ONLY_MEASURED = "Measured"
+FORMATS = {"html": ".html", "markdown": ".md", "latex": ".tex"}
+"""Format -> ending of its files."""
+BESIDE = "Measured ± standard deviation (reported, difference)."
+
+
+def write_tables(grids: Sequence[Grid], out: str | Path, *, form: str = "html", title: str | None = None) -> Path:
+    """Write tables into one file, whole or not at all.
+
+    Args:
+        grids: Filled tables.
+        out: The file to write.
+        form: A name of :data:`FORMATS`.
+        title: Heading of the HTML page.
+
+    Returns:
+        The file.
+    """
+    if form not in FORMATS:
+        raise UnknownNameError("format", form, FORMATS)
+    if not grids:
+        raise InputError("there is no table to write: the results hold nothing that fits one.")
+    if form == "html":
+        text = as_html(grids, title=title)
+    else:
+        text = as_markdown(grids) if form == "markdown" else as_latex(grids)
+    write_text(out, text)
+    return Path(out)
+
+
+def as_markdown(grids: Sequence[Grid]) -> str:
+    """Return the tables as one Markdown document."""
+    return text_environment().get_template("tables.md.j2").render(grids=grids, beside=BESIDE)
+
+
+def as_latex(grids: Sequence[Grid]) -> str:
+    """Return the tables as LaTeX, each a floating ``table*``; its first line names the packages that it needs."""
+    pages = text_environment()
+    return pages.get_template("tables.tex.j2").render(grids=grids, packages=_packages, caption=_caption)
+
+
+def _packages(grid: Grid) -> list[str]:
+    signs = "".join(label for row in grid.rows for label in row.labels) + "".join(entry.sign for entry in grid.entries)
+    ticks = "✓" in signs or "✗" in signs
+    return ["booktabs", *(["amssymb"] if ticks else []), *(["xcolor"] if grid.compared else [])]
+
+
+def _caption(grid: Grid) -> str:
+    worst = "largest p-value of the seeds, " if any(entry.worst_p for entry in grid.entries) else ""
+    lines = f"Lines: measured, {worst}reported, difference." if grid.compared else ""
+    # The caption of the table of BA says which quantity it is; that of WSR is the paper's own.
+    what = "BA after attack." if grid.measure == "ba" else "BA and WSR before, WSR after attack."
+    return " ".join(part for part in (grid.layout.caption, what, "In per cent.", lines, *grid.notes) if part)
 
 
 def as_html(grids: Sequence[Grid], *, title: str | None = None) -> str:
@@ -48,22 +105,17 @@ def as_html(grids: Sequence[Grid], *, title: str | None = None) -> str:
 
 def _heading(grids: Sequence[Grid]) -> str:
     if not any(grid.measured for grid in grids):
-        return TITLE_REPORTED
+        return "The paper's tables"
     if any(grid.reported for grid in grids):
-        return TITLE_MEASURED
+        return "Measured beside reported"
     titles = dict.fromkeys(grid.layout.title for grid in grids)
-    return next(iter(titles)) if len(titles) == 1 else TITLE_ONLY_MEASURED
+    return next(iter(titles)) if len(titles) == 1 else "Measured"
 
 
 def _table(number: int, grid: Grid) -> Mapping[str, Any]:
     panel = table_charts(grid) if can_draw() else None
     behind = dict(zip([row.key for row in grid.rows], details(grid), strict=True))
-    return {
-        "grid": grid,
-        "behind": behind,
-        "shared": len(grid.layout.axes) - 1 if grid.layout.grouped else 0,
-        "drawn": drawn([panel], f"f{number}-") if panel is not None else [],
-    }
+    return {"grid": grid, "behind": behind, "drawn": [] if panel is None else drawn([panel], f"f{number}-")}
 
 
 @dataclass(frozen=True, kw_only=True)
