@@ -21,7 +21,7 @@ from indelible.cli.describe import describe_check
 from indelible.data.images import ImageData
 from indelible.evidence import Commitment, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical
-from indelible.evidence.codebook_checks import pool_rows, stamped
+from indelible.evidence.codebook import pool_rows, stamped
 from indelible.evidence.decision import decide_codebook
 from indelible.keys.codebook import chosen_rows, class_key, drawn_classes, mark_leaf, mark_seed
 from indelible.keys.derive import Choices

@@ -36,8 +36,6 @@ from torch import Tensor
 from indelible.base.errors import InputError
 from indelible.base.files import canonical_json
 from indelible.base.merkle import leaf_hash, tree_root
-from indelible.data.digests import image_digests
-from indelible.data.images import Data
 from indelible.keys.derive import Choices, expand
 
 _SALT = 32
@@ -68,12 +66,6 @@ def set_leaves(secret: bytes, digests: Sequence[str], true: Tensor | None) -> li
     own: Sequence[int | None] = [None] * len(digests) if true is None else true.tolist()
     salts = sample_salts(secret, len(digests))
     return [set_leaf(*sample) for sample in zip(salts, digests, own, strict=True)]
-
-
-def carriers_root(secret: bytes, carriers: Data) -> bytes:
-    """Return R of unmarked carriers that are set aside for verification: the root over all of them, in their order."""
-    held = carriers.gather(torch.arange(len(carriers)))
-    return tree_root(set_leaves(secret, image_digests(held.images.cpu()), held.labels.cpu()))
 
 
 def keyed_labels(secret: bytes, digests: Sequence[str], true: Tensor | None, classes: int) -> Tensor:
