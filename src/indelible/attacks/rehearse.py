@@ -41,7 +41,7 @@ from indelible.attacks.base import ATTACKS, Protocol, Removal, RemovalAttack
 from indelible.attacks.strengths import Trials
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import Data
-from indelible.embedding.stamping import StampedObjective
+from indelible.embedding.mixing import StampedObjective
 from indelible.keys.key import Key
 from indelible.train import CrossEntropy, Objective, Schedule
 from indelible.train.objective import Step

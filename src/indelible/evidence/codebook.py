@@ -188,7 +188,7 @@ def _rows(
     """Return which carriers, or images of the pool, have to be shown."""
     count = shown["count"]
     if about["carriers"] != NO_CARRIERS:
-        found: list[int] = chosen_rows(Choices.shown(bytes.fromhex(shown["choice_key"])), count, each).tolist()
+        found: list[int] = chosen_rows(Choices(bytes.fromhex(shown["choice_key"])), count, each).tolist()
         return found
     if count is None:
         return []
