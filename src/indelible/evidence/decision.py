@@ -46,6 +46,7 @@ def judge(stated: "Commitment", questions: Questions, ask: Callable[[Tensor], Te
     if stated.codebook is not None:
         answers, binding = given.reshape(len(questions.labels), -1), _BINDING[stated.codebook["carriers"]]
         return decide_codebook(answers, true, questions.labels, alpha=level, classes=classes, binding=binding)
+    assert true is not None, "only a codebook asks images without a class"  # noqa: S101 - see Questions
     if questions.plain is not None:
         # Held against the carriers' classes: other committed labels would hit by themselves.
         asked = [questions.plain, *(one.images for one in questions.decoys)]
