@@ -126,7 +126,7 @@ class Scene:
             return _repeated(model, source, passes.backward, APP_CASES[case].every)
         if case == "CW":
             few = CertifiedTraining(levels=2, draws=1, start_epoch=0)
-            noisy = NoisyPasses(few, few.fixed(samples, "crop-flip", None, 0), steps=2)
+            noisy = NoisyPasses(few, MarkedBatches(samples, few.rows), steps=2)
             # Of an epoch of two steps the second has the level with noise.
             return _repeated(model, source, lambda images, _: noisy.backward(model, images, 1))
         return _repeated(model, source, partial(_nothing, None))

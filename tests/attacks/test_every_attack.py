@@ -239,8 +239,8 @@ def test_isolation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 OWN_KEY_IMPORTS = {
     f"indelible.{place}"
     for place in (
-        "keys.key", "keys.key.Key", "embedding.mixing", "embedding.mixing.mix", "embedding.stamping",
-        "embedding.stamping.StampedObjective",
+        "keys.key", "keys.key.Key", "embedding.mixing", "embedding.mixing.mix",
+        "embedding.mixing.StampedObjective",
     )
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from indelible.attacks.base import Removal
 from indelible.attacks.rehearse import RATES, SHARES, Rehearsal, Trial, _Rotating, own_key
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import Data
-from indelible.embedding.stamping import StampedObjective
+from indelible.embedding.mixing import StampedObjective
 from indelible.keys.content import ContentMark
 from indelible.train.objective import Objective, Step
 from tests.attacks.test_strengths import Bars

@@ -91,7 +91,7 @@ ABANDONED = [
             "docs/reference.md": REHEARSE, "docs/threat-model.md": REHEARSE, "docs/verification.md": REHEARSE,
             "src/indelible/attacks/__init__.py": REHEARSE, "src/indelible/attacks/rehearse.py": REHEARSE,
             "src/indelible/bench/presets/removal-2026-cpu.toml": REHEARSE,
-            "src/indelible/embedding/stamping.py": REHEARSE,
+            "src/indelible/embedding/mixing.py": REHEARSE,
         },
     ),
     # Plain words.

@@ -13,8 +13,7 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import ImageData
 from indelible.embedding import watermark_passes
 from indelible.embedding.app import AdversarialPerturbation
-from indelible.embedding.mixing import MarkedBatches
-from indelible.embedding.stamping import StampedBatches
+from indelible.embedding.mixing import MarkedBatches, StampedBatches
 from indelible.embedding.watermark_passes import WatermarkPasses, clean_rows, watermark_loss
 from indelible.keys.key import Key
 from indelible.nn.perturbation import add_worst_neighbour_gradient
@@ -307,7 +306,7 @@ def test_a_head_start_raises_alpha_and_lets_it_fall() -> None:
     assert method.extra_rows(800) == 256
     assert method.extra_rows() == 128
     assert AdversarialPerturbation(alpha=0.5, head_start=3000).weight(0) == 0.5  # never lowered
-    with pytest.raises(InputError, match="head_start is a number of steps"):
+    with pytest.raises(InputError, match="head_start must be at least 0, got -1"):
         AdversarialPerturbation(head_start=-1)
 
 
@@ -338,7 +337,7 @@ def test_settings_are_checked_and_repr_rebuilds() -> None:
     assert eval(repr(value)) == value  # noqa: S307 - that is the promise
     with pytest.raises(UnknownNameError, match=r"epsilon.*choose one of.*eps"):
         AdversarialPerturbation.of({"epsilon": 1})
-    with pytest.raises(InputError, match="negative"):
+    with pytest.raises(InputError, match="eps must be at least 0, got -1"):
         AdversarialPerturbation(eps=-1)
     with pytest.raises(UnknownNameError, match="clean, mixed"):
         AdversarialPerturbation(batch="all")  # type: ignore[arg-type]

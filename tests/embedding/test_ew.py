@@ -117,5 +117,5 @@ def test_settings_are_checked_and_repr_rebuilds() -> None:
         ExponentialWeights(leave="off")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="temperature"):
         ExponentialWeights(temperature=-1)
-    with pytest.raises(InputError, match="pretraining is a share"):
+    with pytest.raises(InputError, match=r"pretraining must lie in \(0, 1\], got 1.5"):
         ExponentialWeights(pretraining=1.5)

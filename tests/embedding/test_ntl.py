@@ -164,9 +164,9 @@ def test_where_features_are_taken(net: TinyNet, key: Key) -> None:
 
 
 def test_wrong_settings() -> None:
-    with pytest.raises(InputError, match="must be positive"):
+    with pytest.raises(InputError, match="alpha must be greater than 0, got 0"):
         NonTransferable(alpha=0.0)
-    with pytest.raises(InputError, match="stage and rows must be at least 1"):
+    with pytest.raises(InputError, match="stage must be at least 1, got 0"):
         NonTransferable(stage=0)
     with pytest.raises(InputError, match="between 0 and 1"):
         indelible.embed(TinyNet(), stripes(8), Key.create(classes=4, shape=SHAPE), "ntl", fraction=0.0)

@@ -131,5 +131,5 @@ def test_a_toy_model_learns_them_and_a_stranger_does_not(key: Key) -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match="count must be positive"):
+    with pytest.raises(InputError, match="count must be at least 1, got 0"):
         Rose(count=0)

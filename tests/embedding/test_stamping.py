@@ -12,7 +12,7 @@ import indelible
 from indelible.base.errors import InputError
 from indelible.data.augment import normalise
 from indelible.data.share import Share
-from indelible.embedding.stamping import StampedBatches, StampedObjective
+from indelible.embedding.mixing import StampedBatches, StampedObjective
 from indelible.keys.key import Key
 from indelible.train.objective import Objective, Step
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes

@@ -131,10 +131,10 @@ def test_compiled_networks_have_clean_statistics_too(net: TinyNet, data: ImageDa
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"rows": 0}, "rows, clean_rows and every must be at least 1, got 0, 64 and 1"),
-        ({"every": 0}, "rows, clean_rows and every must be at least 1, got 64, 64 and 0"),
-        ({"after": 1.0}, r"after is a share of the training in \[0, 1\), got 1\.0"),
-        ({"after": -0.1}, r"after is a share of the training in \[0, 1\), got -0\.1"),
+        ({"rows": 0}, "rows must be at least 1, got 0"),
+        ({"every": 0}, "every must be at least 1, got 0"),
+        ({"after": 1.0}, r"after must lie in \[0, 1\), got 1\."),
+        ({"after": -0.1}, r"after must lie in \[0, 1\), got -0\.1"),
     ],
 )
 def test_wrong_settings_are_refused(wrong: dict[str, Any], says: str) -> None:

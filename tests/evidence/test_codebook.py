@@ -21,7 +21,7 @@ from indelible.cli.describe import describe_check
 from indelible.data.images import ImageData
 from indelible.evidence import Commitment, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical
-from indelible.evidence.codebook_checks import pool_rows, stamped
+from indelible.evidence.codebook import pool_rows, stamped
 from indelible.evidence.decision import decide_codebook
 from indelible.keys.codebook import chosen_rows, class_key, drawn_classes, mark_leaf, mark_seed
 from indelible.keys.derive import Choices
@@ -175,7 +175,7 @@ def test_what_is_shown_gives_the_samples_of_the_key(kind: str) -> None:
         rows = [row for number, seed in enumerate(seeds) for row in pool_rows(seed, number, 12, 6)]
         assert torch.equal(key.pool.flatten(0, 1)[rows], samples.images)
         return
-    rows = chosen_rows(Choices.shown(hkdf("carriers/verify")), 40, 6).tolist()
+    rows = chosen_rows(Choices(hkdf("carriers/verify")), 40, 6).tolist()
     if kind != "generated":
         assert rows == samples.carriers[:6].tolist()
     assert torch.equal(stamped(key.public(), seeds, data.images[rows], 6), samples.images)

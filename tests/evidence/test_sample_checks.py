@@ -18,7 +18,7 @@ from indelible.cli.describe import describe_check
 from indelible.data.digests import image_digests
 from indelible.evidence import Commitment, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical
-from indelible.evidence.commitment import Entries, entries_of
+from indelible.evidence.samples import Entries, entries_of
 from indelible.keys.key import Key
 from indelible.keys.labels import label_key, set_leaves
 from tests.conftest import SECRET, SHAPE
@@ -114,7 +114,7 @@ def test_every_digit_of_the_new_fields_counts(keyed_case: Case, tmp_path: Path) 
         (lambda claim: claim.update(label_key="00" * 32), "labels", "not the one that was committed"),
         (lambda claim: claim["opened"][2]["set_path"].pop(), "labels", "does not belong to the set"),
         (lambda claim: claim["opened"][2]["set_path"].append("00" * 32), "labels", "does not belong to the set"),
-        (lambda claim: claim["opened"][2]["set_path"].__setitem__(0, "zz" * 32), "labels", "not a list of hashes"),
+        (lambda claim: claim["opened"][2]["set_path"].__setitem__(0, "zz" * 32), "claim", "not a hash"),
         (lambda claim: claim["opened"][2]["set_path"].__setitem__(0, 7), "claim", "not a hash"),
         (lambda claim: claim["opened"][2].pop("set_path"), "claim", "set_path"),
         (lambda claim: claim.pop("label_key"), "claim", "label_key"),

@@ -26,7 +26,7 @@ from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import Trials
 from indelible.base.errors import UnknownNameError
 from indelible.data.images import Data
-from indelible.embedding.stamping import StampedObjective
+from indelible.embedding.mixing import StampedObjective
 from indelible.keys.key import Key
 from indelible.train import CrossEntropy, Objective, Schedule, Step
 

@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _commit(arguments: argparse.Namespace) -> int:
     from indelible.base.files import tensor_digest
     from indelible.evidence import Identity, commit
-    from indelible.evidence.codebook_checks import AUDITOR
+    from indelible.evidence.codebook import AUDITOR
 
     saved, key, test = owners(arguments)
     made = commit(

@@ -19,18 +19,11 @@ and Algorithm 1:
 | - | ``after`` | 0 | ours: share of the training before the first watermark pass; alpha is divided by the rest |
 | H | ``head_start`` | 0 | ours: in step t alpha is multiplied by max(1, H / t), up to 0.1; 0: constant, the paper |
 
-A head start also makes the passes in every step up to t = H / 3. With a codebook the defaults are ours, the recipe
-``balanced``: eps 0.005, alpha 0.03, one row for each mark (16 at least) and 16 clean ones in every second step, a head
-start of 62 steps for each mark (992 for 16). The marks are learnt early, while the learning rate is high, and held at a
-low price later; short runs have a large alpha throughout, and nobody has to know how many steps there will be. eps is a
-quarter of the paper's because it is what costs accuracy: docs/speed.md has the figures.
-
-``eps=0`` with ``clean_bn=True`` is the "c-BN only" row of Table 3: the same watermark exposure without perturbation. It
-is the control that tells what the perturbation itself gives. With ``every``, ``after`` and ``head_start`` at their
-defaults the method is the paper's, exactly; other values are cheaper estimators of the same objective.
+A head start also makes the passes in every step up to t = H / 3: the marks are learnt early, while the learning rate is
+high, and held at a low price later. ``eps=0`` with ``clean_bn=True`` is the "c-BN only" row of Table 3, the control
+without a perturbation. docs/methods/app.md has the defaults for a codebook, docs/speed.md why.
 
 BatchNorm's affine parameters are neither perturbed nor trained by the watermark passes; layers are found by type.
-Weights are restored from a copy, to the bit.
 
 With several processes each has its part of B_w and of the clean rows. The ascent gradient is averaged before delta is
 computed, so that all perturb alike; the gradient at theta + delta is averaged together with the ordinary one.
@@ -49,13 +42,11 @@ from indelible.base.checks import check_batch, check_is_key, check_module
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.augment import Augmentation, Normalization, denormalise, normalise, to_float
 from indelible.data.batches import Batches
-from indelible.data.convert import as_data
 from indelible.data.share import Share
 from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
-from indelible.embedding.mixing import MarkedBatches, MarkedRows, embedded, mix
-from indelible.embedding.stamping import StampedBatches, StampedObjective, check_own_loop
+from indelible.embedding.mixing import OwnLoop, marked_rows
 from indelible.embedding.watermark_passes import WatermarkPasses
-from indelible.keys.key import Key, WatermarkSamples
+from indelible.keys.key import Key
 from indelible.nn.collectives import GradientSync, average, processes, unscaled
 from indelible.nn.perturbation import NORMS, Norm
 from indelible.train import CrossEntropy, TrainSettings
@@ -66,7 +57,7 @@ _MOST = 0.1  # to which a head start raises alpha
 _RANGE = 0.05  # how far beyond [0, 1] an augmentation may take a pixel
 
 
-class APP:
+class APP(OwnLoop):
     """APP inside your own training loop: call :meth:`backward` between the ordinary backward and the step.
 
     A codebook is stamped on rows of each batch and needs nothing else. A key with one target class has fixed samples:
@@ -104,22 +95,16 @@ class APP:
     ) -> None:  # fmt: skip
         check_module(model)
         check_is_key(key, Key)
-        check_own_loop(key, carriers, augmentation, settings)
         ours = {} if key.marks is None else AdversarialPerturbation.for_codebook(key.marks)
         self.method = AdversarialPerturbation.of({**ours, **settings})
+        super().__init__(key, carriers, augmentation, self.method.fraction, settings)
         if steps is None and self.method.after > 0:
             raise InputError("`after` is a share of the training: say how many steps it has, for example steps=31200.")
         self._distributed, self._key, self._normalize, self._looked = distributed, key, normalize, False
-        self.calls = 0
-        self.samples: WatermarkSamples | None = None
-        marked: MarkedRows
-        if key.labels == "codebook":
-            marked = StampedBatches(key, self.method.rows, normalize=normalize, seed=seed)
-        else:
-            self.samples = embedded(as_data(carriers, classes=key.classes), key, self.method.fraction)
-            marked = MarkedBatches(
-                self.samples, self.method.rows, augmentation=augmentation or "crop-flip", normalize=normalize, seed=seed
-            )
+        marked = marked_rows(
+            key, self.samples, self.method.rows, augmentation=augmentation or "crop-flip", normalize=normalize,
+            seed=seed,
+        )  # fmt: skip
         bare = model.module if isinstance(model, DistributedDataParallel) else model
         self._passes = WatermarkPasses(bare, self.method, marked, first=self.method.first_step(steps or 0))
 
@@ -166,14 +151,6 @@ class APP:
                     "how: normalize=((mean, ...), (std, ...)), one number for each channel."
                 )
         return images
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what a resumed loop needs."""
-        return {"calls": self.calls}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken."""
-        self.calls = state["calls"]
 
 
 class _APPObjective(Objective):
@@ -226,6 +203,11 @@ class AdversarialPerturbation(EmbeddingMethod):
         "strong": {"eps": 0.02, "rows": 32, "clean_rows": 32},
     }
 
+    ranges: ClassVar[Mapping[str, str]] = {
+        "eps": "[0, inf)", "alpha": "[0, inf)", "rows": "[1, inf)", "clean_rows": "[1, inf)", "every": "[1, inf)",
+        "after": "[0, 1)", "head_start": "[0, inf)",
+    }  # fmt: skip
+
     eps: float = 0.02
     alpha: float = 0.01
     rows: int = 64
@@ -240,20 +222,11 @@ class AdversarialPerturbation(EmbeddingMethod):
     negatives: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.norm not in NORMS:
             raise UnknownNameError("norm", self.norm, NORMS)
         if self.batch not in _BATCHES:
             raise UnknownNameError("meaning of the ordinary batch", self.batch, _BATCHES)
-        if self.eps < 0 or self.alpha < 0:
-            raise InputError(f"eps and alpha must not be negative, got {self.eps} and {self.alpha}.")
-        if min(self.rows, self.clean_rows, self.every) < 1:
-            raise InputError(
-                f"rows, clean_rows and every must be at least 1, got {self.rows}, {self.clean_rows} and {self.every}."
-            )
-        if self.head_start < 0:
-            raise InputError(f"head_start is a number of steps, 0 for none, got {self.head_start}.")
-        if not 0.0 <= self.after < 1.0:
-            raise InputError(f"after is a share of the training in [0, 1), got {self.after}.")
 
     @classmethod
     def for_codebook(cls, marks: int) -> Mapping[str, Any]:
@@ -298,32 +271,26 @@ class AdversarialPerturbation(EmbeddingMethod):
         return (1 - self.after) * self.watermark_passes * (self.rows + self.clean_rows * self.clean_bn) * share
 
     def passes(self, train: TrainSettings, images: float) -> float:
-        """Return the image passes of a training with so many images of the owner."""
         plain = train.epochs * images
         steps = max(1, round(plain / train.batch_size))
         return plain * (1 + self.extra_rows(steps) / train.batch_size)
 
     def run(self, job: Embedding) -> None:
-        """Train once, with Algorithm 1 in place of the ordinary step."""
         how, first = job.settings, self.first_step(_steps(job))
         ordinary = CrossEntropy(how.label_smoothing)
-        if job.key.labels == "codebook":
-            marked = StampedBatches(job.key, self.rows, normalize=how.normalize, seed=job.seed)
-            plain = StampedObjective(
-                ordinary, job.key, fraction=0.0, negatives=self.negatives, normalize=how.normalize, seed=job.seed
-            )
-            passes = WatermarkPasses(job.model, self, marked, first=first)
-            job.train(job.data, _APPObjective(plain if self.negatives else ordinary, passes), None)
-            return
-        mixed, samples = mix(job.data, job.key, self.fraction, self.negatives)
-        fixed = MarkedBatches(
-            samples, self.rows, augmentation=how.augmentation, normalize=how.normalize, seed=job.seed
+        # The rows of a codebook are stamped for the watermark passes alone.
+        fraction = 0.0 if job.key.labels == "codebook" else self.fraction
+        data, objective, samples = job.marked(ordinary, fraction, self.negatives)
+        rows = marked_rows(
+            job.key, samples, self.rows, augmentation=how.augmentation, normalize=how.normalize, seed=job.seed
         )  # fmt: skip
-        passes = WatermarkPasses(job.model, self, fixed, first=first)
-        taken = torch.zeros(len(mixed), dtype=torch.bool)
-        taken[samples.carriers] = True
-        objective = _APPObjective(ordinary, passes, taken if self.batch == "mixed" else None)
-        job.train(mixed if self.batch == "mixed" else job.data, objective, samples)
+        passes, taken = WatermarkPasses(job.model, self, rows, first=first), None
+        if samples is not None and self.batch == "mixed":
+            taken = torch.zeros(len(data), dtype=torch.bool)
+            taken[samples.carriers] = True
+        elif samples is not None:
+            data = job.data
+        job.train(data, _APPObjective(objective, passes, taken), samples)
 
 
 def _steps(job: Embedding) -> int:

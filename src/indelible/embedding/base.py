@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import nn
 
-from indelible.base.checks import check_is_key, check_recipe, check_trainable
+from indelible.base.checks import check_is_key, check_ranges, check_recipe, check_trainable
 from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
@@ -23,8 +23,7 @@ from indelible.base.registry import MethodRegistry
 from indelible.data.augment import Normalization
 from indelible.data.convert import as_data
 from indelible.data.images import Data
-from indelible.embedding.mixing import mix
-from indelible.embedding.stamping import StampedObjective
+from indelible.embedding.mixing import StampedObjective, mix
 from indelible.keys.key import FRESH, Key, WatermarkSamples
 from indelible.nn.layers import check_finite
 from indelible.nn.statistics import kept_frozen
@@ -93,6 +92,8 @@ class EmbeddingMethod(Method):
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {}
     """What the scale ``cpu`` changes in this method's own settings."""
+    ranges: ClassVar[Mapping[str, str]] = {}
+    """Intervals that settings must lie in: ``{"share": "(0, 1]", "steps": "[1, inf)"}``."""
     codebook_settings: ClassVar[Mapping[str, Any]] = {}
     """What a codebook changes in the defaults, which are for one mark on fixed samples."""
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -101,6 +102,9 @@ class EmbeddingMethod(Method):
     """Why it cannot be shared among processes; empty if it can."""
     changes_model: ClassVar[bool] = True
     """False for a fingerprint, which is read off a model."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, self.ranges)
 
     @classmethod
     def for_codebook(cls, marks: int) -> Mapping[str, Any]:  # noqa: ARG003 - APP's depend on it
@@ -202,24 +206,23 @@ class Embedding:
         )  # fmt: skip
         self.phases.append(fitted)
 
-    def train_marked(
-        self, objective: Objective, fraction: float, negatives: float, *, settings: TrainSettings | None = None,
-        phase: str = "embedding",
-    ) -> None:  # fmt: skip
-        """Train the model on the owner's images with the key's marks among them.
+    def marked(
+        self, objective: Objective, fraction: float, negatives: float
+    ) -> tuple[Data, Objective, WatermarkSamples | None]:
+        """Return data, objective and samples of a training on the owner's images with the key's marks among them.
 
         A codebook is stamped on the share ``fraction`` of the rows of every batch. Other keys have fixed samples that
         replace such a share of the images. ``negatives`` is the share with a foreign mark under their true label.
         """
-        if self.key.labels == "codebook":
-            stamped = StampedObjective(
+        if self.key.labels != "codebook":
+            mixed, samples = mix(self.data, self.key, fraction, negatives)
+            return mixed, objective, samples
+        if fraction or negatives:
+            objective = StampedObjective(
                 objective, self.key, fraction=fraction, negatives=negatives, normalize=self.settings.normalize,
                 seed=self.seed,
             )  # fmt: skip
-            self.train(self.data, stamped, None, settings=settings, phase=phase)
-        else:
-            mixed, samples = mix(self.data, self.key, fraction, negatives)
-            self.train(mixed, objective, samples, settings=settings, phase=phase)
+        return self.data, objective, None
 
     def history(self) -> list[Mapping[str, Any]]:
         """Return the rows of all phases so far."""

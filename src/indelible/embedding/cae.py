@@ -10,9 +10,8 @@ not:
     E(x)                  = Surr(x) (1 - Ref(x)),   mean probabilities of S and of R, some models dropped at random
     min over |delta| <= eps of   a H(1, max_t E(x')_t) - b H(M(x), M(x')) + c H(M(x'), Surr(x'))
 
-How this differs: t runs over the classes other than that of M(x). With it, the loss is as low where only the references
-are fooled and the source is not, and the search ends there: on a small network without BatchNorm none of 40 images
-became a query.
+How this differs: t runs over the classes other than that of M(x), since the loss is as low where only the references
+are fooled and the source is not.
 
 Kept are the queries with M(x') wrong and Confer at t = M(x') of at least tau; their labels are M(x').
 
@@ -29,8 +28,7 @@ Kept are the queries with M(x') wrong and Confer at t = M(x') of at least tau; t
 | - | ``held`` | 6 | ours: further references, held back, whose hits are the verdict's null |
 | - | ``share`` | 1 | ours: epochs of S, R and those held back, as a share of the run's |
 
-A model that comes trained (``start="trained"``) is untouched to the bit. A fresh one is trained first, as if there were
-no fingerprint. The queries are optimised, so that a match has no weight against forgery (docs/threat-model.md).
+A model that comes trained is untouched to the bit. A fresh one is trained first, as if there were no fingerprint.
 """
 
 import copy
@@ -87,7 +85,6 @@ class Imitation(CrossEntropy):
         self.source, self.digest = source, tensor_digest(source.state_dict())
 
     def start(self, model: nn.Module, device: torch.device) -> None:
-        """Put the source where the surrogate is."""
         del model
         self.source.to(device)
 
@@ -99,11 +96,9 @@ class Imitation(CrossEntropy):
         return super().backward(replace(step, labels=answers))
 
     def passes(self, rows: int) -> int:
-        """Source and surrogate see each image."""
         return 2 * rows
 
     def settings(self) -> Mapping[str, Any]:
-        """Return what decides the gradients beside the data."""
         return {"source": self.digest}
 
 
@@ -137,17 +132,15 @@ class ConferrableExamples(EmbeddingMethod):
         "count": 60, "surrogates": 2, "references": 2, "held": 2, "share": 1 / 3, "candidates": 400, "steps": 40,
         "eps": 0.1, "lr": 0.01,
     }  # fmt: skip
+    ranges: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("count", "surrogates", "references", "steps", "candidates", "held"), "[1, inf)"),
+        **dict.fromkeys(("eps", "lr", "share"), "(0, inf)"), "drop": "[0, 1)", "threshold": "[0, 1]",
+    }  # fmt: skip
     alone: ClassVar[str] = "its fingerprint is found by many small models, one after the other"
     changes_model: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if min(self.count, self.surrogates, self.references, self.steps, self.candidates, self.held) < 1:
-            raise InputError("count, surrogates, references, steps, candidates and held must be at least 1.")
-        if not (self.eps > 0 and self.lr > 0 and self.share > 0 and 0 <= self.drop < 1 and 0 <= self.threshold <= 1):
-            raise InputError(
-                f"eps, lr and share must be positive, drop in [0, 1) and threshold in [0, 1], got {self.eps}, "
-                f"{self.lr}, {self.share}, {self.drop} and {self.threshold}."
-            )
+        super().__post_init__()
         object.__setattr__(self, "weights", tuple(self.weights))  # JSON gives lists
 
     def key_for(self, key: Key) -> Key:
@@ -158,13 +151,11 @@ class ConferrableExamples(EmbeddingMethod):
         )  # fmt: skip
 
     def passes(self, train: TrainSettings, images: float) -> float:
-        """Return the image passes of a training with so many images of the owner."""
         plain = train.epochs * images
         training = plain * (1 + self.share * (2 * self.surrogates + self.references + self.held))
         return training + self.candidates * self.steps * (1 + self.surrogates + self.references)
 
     def run(self, job: Embedding) -> None:
-        """Train the source if it is fresh, then the helpers; find queries; ask the references that were held back."""
         if job.start == "scratch":
             job.train(job.data, CrossEntropy(job.settings.label_smoothing), None, phase="source", model=job.model)
         source = copy.deepcopy(job.model).eval().requires_grad_(False)

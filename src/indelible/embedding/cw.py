@@ -19,15 +19,9 @@ ICCV 2023 paper, Appendix B.1:
 | |D_w| / |D| | ``fraction`` | 0.01 | Section 4.1 of the ICCV paper: the mixed set of the ordinary batches |
 | - | ``negatives`` | 0 | ours: share of images with a decoy's mark and their true label |
 
-How it differs. The original makes J optimiser steps of their own before each epoch, each with 1/J of the gradient at
-one level; here the levels are spread evenly over the epoch and each is added to an ordinary step. The total
-displacement is the same to first order, and one loop serves all methods. The original's noisy passes move BatchNorm's
-running statistics, which the epoch after them overwrites; spread over the epoch they would stay, so here they do not
-move them. At sigma 0 all draws are one and the same pass, so one is made.
-
-Noise goes to every trainable parameter, biases and normalisation included, as in the original. Dropout masks are drawn
-anew for each draw: g is an expectation over noise, and masks are one more noise (APP compares two passes, and must hold
-them fixed; here nothing is compared). The certificate is in :mod:`indelible.verification.certificate`.
+docs/methods/cw.md has a table of how it differs. The levels are spread evenly over the epoch, each added to an ordinary
+step, where the original makes steps of their own; the noisy passes do not move BatchNorm's running statistics; dropout
+masks are drawn anew for each draw. The certificate is in :mod:`indelible.verification.certificate`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,10 +35,8 @@ from indelible.base.errors import InputError
 from indelible.base.seeding import generator
 from indelible.data.augment import Augmentation, Normalization
 from indelible.data.batches import Batches
-from indelible.data.convert import as_data
 from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
-from indelible.embedding.mixing import MarkedBatches, MarkedRows, embedded, mix
-from indelible.embedding.stamping import StampedBatches, StampedObjective, check_own_loop
+from indelible.embedding.mixing import MarkedRows, OwnLoop, marked_rows
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.collectives import Scale, unscaled
 from indelible.nn.weight_noise import add_noisy_gradient, gaussian, trainable
@@ -153,50 +145,38 @@ class CertifiedTraining(EmbeddingMethod):
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "draws": 5, "start_epoch": 1, "rows": 32}
     codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
-
-    def __post_init__(self) -> None:
-        if min(self.levels, self.draws, self.images, self.rows, self.batches, self.together) < 1:
-            raise InputError("levels, draws, images, rows, batches and together must be at least 1.")
-        if min(self.step, self.start_epoch, self.weight) < 0:
-            raise InputError("step, start_epoch and weight must not be negative.")
+    ranges: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("levels", "draws", "images", "rows", "batches", "together"), "[1, inf)"),
+        **dict.fromkeys(("step", "start_epoch", "weight"), "[0, inf)"),
+    }
 
     def draws_at(self, level: int) -> int:
         """Return how many draws are made at ``level``: at sigma 0 all would be the same pass."""
         return self.draws if level * self.step > 0 else 1
 
     def passes(self, train: TrainSettings, images: float) -> float:
-        """Return the image passes of a training with so many images of the owner."""
         noisy = max(0, train.epochs - self.start_epoch)
         return train.epochs * images + noisy * self.levels * self.draws * self.batches * self.rows
 
     def run(self, job: Embedding) -> None:
-        """Train once, with noisy gradients added to some of the steps."""
-        how, ordinary = job.settings, CrossEntropy(job.settings.label_smoothing)
+        how = job.settings
+        ordinary = CrossEntropy(how.label_smoothing)
+        data, objective, samples = job.marked(ordinary, self.fraction, self.negatives)
         steps = Batches(data=job.data, batch_size=how.batch_size, seed=job.seed).steps
-        if job.key.labels == "codebook":
-            stamped = StampedObjective(
-                ordinary, job.key, fraction=self.fraction, negatives=self.negatives, normalize=how.normalize,
-                seed=job.seed,
-            )  # fmt: skip
-            rows = StampedBatches(job.key, self.rows, normalize=how.normalize, seed=job.seed)
-            passes = NoisyPasses(self, rows, steps=steps, seed=job.seed)
-            job.train(job.data, _CWObjective(stamped, passes, how.precision), None)
-            return
-        mixed, samples = mix(job.data, job.key, self.fraction, self.negatives)
-        passes = NoisyPasses(
-            self, self.fixed(samples, how.augmentation, how.normalize, job.seed), steps=steps, seed=job.seed
-        )
-        job.train(mixed, _CWObjective(ordinary, passes, how.precision), samples)
+        rows = self.noisy_rows(job.key, samples, how.augmentation, how.normalize, job.seed)
+        passes = NoisyPasses(self, rows, steps=steps, seed=job.seed)
+        job.train(data, _CWObjective(objective, passes, how.precision), samples)
 
-    def fixed(
-        self, samples: WatermarkSamples, augmentation: Augmentation, normalize: Normalization | None, seed: int
-    ) -> MarkedBatches:
-        """Return batches of the first ``images`` of the embedded samples."""
-        few = samples.subset(torch.arange(min(self.images, len(samples))))
-        return MarkedBatches(few, self.rows, augmentation=augmentation, normalize=normalize, seed=seed)
+    def noisy_rows(
+        self, key: Key, samples: WatermarkSamples | None, augmentation: Augmentation, normalize: Normalization | None,
+        seed: int,
+    ) -> MarkedRows:  # fmt: skip
+        """Return B_w: batches of the first ``images`` of the embedded samples, or stamped rows."""
+        few = None if samples is None else samples.subset(torch.arange(min(self.images, len(samples))))
+        return marked_rows(key, few, self.rows, augmentation=augmentation, normalize=normalize, seed=seed)
 
 
-class CW:
+class CW(OwnLoop):
     """CW inside your own training loop: call :meth:`backward` between the ordinary backward and the step.
 
     Args:
@@ -217,17 +197,10 @@ class CW:
         self, model: nn.Module, key: Key, carriers: Any = None, *, steps: int, augmentation: Augmentation | None = None,
         normalize: Normalization | None = None, seed: int = 0, **settings: Any,
     ) -> None:  # fmt: skip
-        check_own_loop(key, carriers, augmentation, settings)
         self.model, self.method = model, CertifiedTraining.of(settings)
-        self.samples: WatermarkSamples | None = None
-        self.calls = 0
-        marked: MarkedRows
-        if key.labels == "codebook":
-            marked = StampedBatches(key, self.method.rows, normalize=normalize, seed=seed)
-        else:
-            self.samples = embedded(as_data(carriers, classes=key.classes), key, self.method.fraction)
-            marked = self.method.fixed(self.samples, augmentation or "crop-flip", normalize, seed)
-        self._passes = NoisyPasses(self.method, marked, steps=steps, seed=seed)
+        super().__init__(key, carriers, augmentation, self.method.fraction, settings)
+        rows = self.method.noisy_rows(key, self.samples, augmentation or "crop-flip", normalize, seed)
+        self._passes = NoisyPasses(self.method, rows, steps=steps, seed=seed)
 
     def backward(self, images: Tensor, *, scaler: Any = None) -> Tensor:
         """Add the noisy gradients of this call to the parameters' gradients; return their loss, detached.
@@ -237,11 +210,3 @@ class CW:
         loss = self._passes.backward(self.model, images, self.calls, unscaled if scaler is None else scaler.scale)
         self.calls += 1
         return loss
-
-    def state_dict(self) -> dict[str, int]:
-        """Return what a resumed loop needs."""
-        return {"calls": self.calls}
-
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Go on where :meth:`state_dict` was taken."""
-        self.calls = state["calls"]

@@ -24,12 +24,9 @@ the ICCV 2023 paper, Appendix B.1 and B.3:
 Weights: kernels and matrices of trainable layers that are no normalisation, found by type
 (:func:`~indelible.nn.exponential.weighted_tensors`); biases and normalisation stay, as in the original.
 
-With ``leave="plain"`` the function changes when EW goes: every layer's output grows by up to exp(T max|theta|), and the
-running statistics of BatchNorm, averaged under EW, no longer fit. ``refresh`` averages them anew over images of the
-embedding's set; without it (neither paper mentions one) accuracy falls. A network without BatchNorm has nothing that
-takes the growth up, and loses the mark (docs/methods/ew.md has figures): ``"auto"`` is ``"plain"`` where there is
-BatchNorm, as in the paper's networks, and ``"folded"``, which keeps the function as it was trained, elsewhere. A model
-that comes trained (``start="trained"``) skips pre-training.
+When EW goes, every layer's output grows. ``refresh`` averages BatchNorm's statistics anew; a network without BatchNorm
+loses the mark (docs/methods/ew.md has figures), so ``"auto"`` is ``"plain"`` where there is BatchNorm, and elsewhere
+``"folded"``, which keeps the function as it was trained. A model that comes trained skips pre-training.
 """
 
 from collections.abc import Mapping
@@ -45,7 +42,6 @@ from indelible.data.augment import normalise
 from indelible.data.batches import Batches
 from indelible.data.images import Data
 from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
-from indelible.embedding.mixing import mix
 from indelible.nn.exponential import weighting
 from indelible.nn.layers import batch_norms
 from indelible.nn.statistics import reestimating
@@ -85,17 +81,14 @@ class ExponentialWeights(EmbeddingMethod):
     # As long as Vanilla in all. The small ResNets have weights of up to 2, at which T = 2.0 is severe and taking EW off
     # costs the mark (docs/methods/ew.md has figures); what counts is T times the largest weight.
     codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
+    ranges: ClassVar[Mapping[str, str]] = {
+        "temperature": "[0, inf)", "pretraining": "(0, 1]", "epochs": "[1, inf)", "lr": "(0, inf)"
+    }  # fmt: skip
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.leave not in _LEAVE:
             raise UnknownNameError("meaning of leave", self.leave, _LEAVE)
-        if self.temperature < 0 or (self.epochs or 1) < 1 or (self.lr is not None and self.lr <= 0):
-            raise InputError(
-                f"temperature must not be negative, epochs and lr must be positive, got {self.temperature}, "
-                f"{self.epochs} and {self.lr}."
-            )
-        if not 0 < self.pretraining <= 1:
-            raise InputError(f"pretraining is a share of the run's epochs in (0, 1], got {self.pretraining}.")
         if self.milestones is not None:
             object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON gives lists
 
@@ -114,11 +107,9 @@ class ExponentialWeights(EmbeddingMethod):
         return settings.but(epochs=clean), settings.but(epochs=epochs, lr=self.lr or settings.lr, schedule=schedule)
 
     def passes(self, train: TrainSettings, images: float) -> float:
-        """Return the image passes of a training with so many images of the owner."""
         return sum(phase.epochs for phase in self.phases(train)) * images
 
     def run(self, job: Embedding) -> None:
-        """Train clean, then on the mixed set under EW, then take EW off."""
         ordinary = CrossEntropy(job.settings.label_smoothing)
         settings = job.settings
         if job.start == "scratch":
@@ -126,10 +117,10 @@ class ExponentialWeights(EmbeddingMethod):
             job.train(job.data, ordinary, None, settings=clean, phase="pre-training")
         leave = what_stays(job.model, self.leave)
         with weighting(job.model, self.temperature, leave=leave):
-            job.train_marked(ordinary, self.fraction, self.negatives, settings=settings)
+            data, objective, samples = job.marked(ordinary, self.fraction, self.negatives)
+            job.train(data, objective, samples, settings=settings)
         if leave == "plain" and self.refresh:
-            seen = job.data if job.samples is None else mix(job.data, job.key, self.fraction, self.negatives)[0]
-            refresh_statistics(job.model, seen, settings, job.seed)
+            refresh_statistics(job.model, data, settings, job.seed)
 
 
 def what_stays(model: nn.Module, leave: Leave) -> Literal["plain", "folded"]:

@@ -6,10 +6,8 @@ of the ICCV 2023 paper's comparison under fine-tuning (appendix):
 
     min_theta  KL_S - min(beta, alpha KL_T) * min(beta', alpha' MMD(Phi(x_S), Phi(x_T)))
 
-KL_S and KL_T are the divergences of the answers from the true classes on ordinary and on marked images (for a one-hot
-class: the cross-entropy), Phi are features inside the network. The minus rewards errors on marked images and features
-that set them apart; the bounds keep either from growing for ever at the cost of the first term. A term that has reached
-its bound gets no gradient.
+KL_S and KL_T are the cross-entropies of ordinary and of marked images with their true classes, Phi features inside the
+network. A term that has reached its bound gets no gradient.
 
 | symbol | name | default | source |
 |---|---|---|---|
@@ -33,13 +31,9 @@ domain adaptation: Long et al., "Learning Transferable Features with Deep Adapta
 No gradient flows through w. The means are over all pairs, a point with itself among them: the biased estimate, which is
 never negative.
 
-There is no target class: the key of a run has ``labels="untargeted"`` and marks as the given one does. A sample is a
-hit when it is *not* answered with its true class, so that the WSR is the error rate on marked images. The verdict holds
-it against the same model's error rate without the mark and with decoys' marks
-(:mod:`indelible.verification.procedures`).
-
-Ordinary and marked images pass together, so that BatchNorm, which the authors' network lacks, normalises both alike, as
-it will in use. With several processes each takes the MMD of its own rows.
+There is no target class: the key of a run has ``labels="untargeted"``, and a sample is a hit when it is *not* answered
+with its true class (docs/methods/ntl.md). Ordinary and marked images pass together, so that BatchNorm normalises both
+alike, as it will in use. With several processes each takes the MMD of its own rows.
 """
 
 from collections.abc import Mapping
@@ -140,12 +134,9 @@ class NonTransferable(EmbeddingMethod):
         "fraction": 0.2, "alpha": 1.0, "beta": 3.0, "alpha_mmd": 3.0, "beta_mmd": 3.0,
     }  # fmt: skip
 
-    def __post_init__(self) -> None:
-        weights = (self.alpha, self.beta, self.alpha_mmd, self.beta_mmd)
-        if min(weights) <= 0:
-            raise InputError(f"alpha, beta, alpha_mmd and beta_mmd must be positive, got {weights}.")
-        if self.stage < 1 or (self.rows or 1) < 1:
-            raise InputError(f"stage and rows must be at least 1, got {self.stage} and {self.rows}.")
+    ranges: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("alpha", "beta", "alpha_mmd", "beta_mmd"), "(0, inf)"), "stage": "[1, inf)", "rows": "[1, inf)"
+    }  # fmt: skip
 
     def key_for(self, key: Key) -> Key:
         """Return the key without its target class."""
@@ -157,11 +148,9 @@ class NonTransferable(EmbeddingMethod):
         return replace(key, labels="untargeted", target=None, marks=None, bound=None, pool=None)
 
     def passes(self, train: TrainSettings, images: float) -> float:
-        """Return the image passes of a training with so many images of the owner."""
         return train.epochs * images * (1 + (self.rows or train.batch_size) / train.batch_size)
 
     def run(self, job: Embedding) -> None:
-        """Train once, on the owner's images as they are and marked copies of them."""
         size = len(job.data)
         count = job.key.count or (size if self.fraction == 1 else watermark_count(size, self.fraction))
         samples = job.key.samples(job.data, purpose="embed", count=count)

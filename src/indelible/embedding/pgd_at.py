@@ -5,9 +5,6 @@ Paper: Madry, Makelov, Schmidt, Tsipras, Vladu, "Towards Deep Learning Models Re
 
     min_theta  E_(x, y) in D_c + D_w  max_{|x' - x| <= eps}  L(theta, x', y)
 
-It makes answers stable under changes of the *input*. Whether that helps a watermark against changes of the *weights* is
-what the comparison asks.
-
 | symbol | name | default | source |
 |---|---|---|---|
 | eps | ``eps`` | 8/255 | the original, CIFAR-10 |
@@ -97,15 +94,12 @@ class PGDTraining(EmbeddingMethod):
         check_ball(self.eps, self.step, self.steps, self.mode)
 
     def passes(self, train: TrainSettings, images: float) -> float:
-        """Return the image passes of a training with so many images of the owner."""
         return train.epochs * images * (1 + self.steps)
 
     def run(self, job: Embedding) -> None:
-        """Train once on the mixed set, at the worst inputs."""
         how = job.settings
-        job.train_marked(
-            _PGDObjective(self, how.normalize, job.seed, how.label_smoothing), self.fraction, self.negatives
-        )
+        objective = _PGDObjective(self, how.normalize, job.seed, how.label_smoothing)
+        job.train(*job.marked(objective, self.fraction, self.negatives))
 
 
 def check_ball(eps: float, step: float, steps: int, mode: str) -> None:

@@ -18,8 +18,8 @@ Labels, their binding to the whole set, and the rareness are the project's keyed
 | - | ``rows`` | 0 | ours: key images shown beside each batch, as they are. 0: each is seen once per epoch, as there |
 | - | run's settings | 100 epochs, lr 0.1 | ICCV 2023; notebook: 200 epochs, batch 64, lr 0.001, no augmentation |
 
-How it differs: a label is never the image's true class (there it is, once in ten), every class is equally likely (four
-bits modulo ten are not), and every pixel of every image counts. docs/methods/rose.md tells why the last matters.
+How it differs: a label is never the image's true class, every class is equally likely, and every pixel of every image
+counts. docs/methods/rose.md tells why.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
 from indelible.data.augment import Normalization
 from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
@@ -60,11 +59,9 @@ class BesideKeyImages(CrossEntropy):
         return super().backward(replace(step, images=joined, labels=torch.cat([step.labels, labels])))
 
     def passes(self, rows: int) -> int:
-        """Batch and key images."""
         return rows + self.rows
 
     def settings(self) -> Mapping[str, Any]:
-        """Return what decides the gradients beside the data."""
         return {"rows": self.rows, "samples": self.digest}
 
 
@@ -77,22 +74,14 @@ class BesideKeyImages(CrossEntropy):
 )
 @dataclass(frozen=True, kw_only=True)
 class Rose(EmbeddingMethod):
-    """Train on the owner's images, some of which have the labels that the secret draws.
-
-    Attributes:
-        count: Key images, unless the key has a count of its own.
-        rows: Key images shown beside every batch; 0 for none.
-    """
+    """ROSE as a value; the table in the module's header explains each setting."""
 
     count: int = 40
     rows: int = 0
 
     # A dozen epochs show an image a dozen times: too few to learn a label that nothing else supports.
     cpu_settings: ClassVar[Mapping[str, Any]] = {"rows": 8}
-
-    def __post_init__(self) -> None:
-        if self.count < 1 or self.rows < 0:
-            raise InputError(f"count must be positive and rows not negative, got {self.count} and {self.rows}.")
+    ranges: ClassVar[Mapping[str, str]] = {"count": "[1, inf)", "rows": "[0, inf)"}
 
     def key_for(self, key: Key) -> Key:
         """Return a key with keyed labels as it is; of any other its secret, for images without a mark."""
@@ -104,11 +93,9 @@ class Rose(EmbeddingMethod):
         )  # fmt: skip
 
     def passes(self, train: TrainSettings, images: float) -> float:
-        """Return the image passes of a training with so many images of the owner."""
         return train.epochs * images * (1 + self.rows / train.batch_size)
 
     def run(self, job: Embedding) -> None:
-        """Train once, on the relabelled set."""
         mixed, samples = mix(job.data, job.key)
         ordinary = CrossEntropy(job.settings.label_smoothing)
         beside = BesideKeyImages(

@@ -5,7 +5,7 @@ ICML 2019, Equation (5) and Algorithm 1; a row of the ICCV 2023 paper's comparis
 
     min_theta  E_(x, y) in D_c + D_w  [ L(theta, x, y) + beta * max_{|x' - x| <= eps} KL(p(x) || p(x')) ]
 
-with p the network's probabilities. Accuracy is trained at the images themselves, stability around them.
+with p the network's probabilities.
 
 | symbol | name | default | source |
 |---|---|---|---|
@@ -113,12 +113,9 @@ class TradeOff(EmbeddingMethod):
             raise InputError(f"beta and start_noise must not be negative, got {self.beta} and {self.start_noise}.")
 
     def passes(self, train: TrainSettings, images: float) -> float:
-        """Return the image passes of a training with so many images of the owner."""
         return train.epochs * images * (3 + self.steps)
 
     def run(self, job: Embedding) -> None:
-        """Train once on the mixed set, with the TRADES loss."""
         how = job.settings
-        job.train_marked(
-            _TRADESObjective(self, how.normalize, job.seed, how.label_smoothing), self.fraction, self.negatives
-        )
+        objective = _TRADESObjective(self, how.normalize, job.seed, how.label_smoothing)
+        job.train(*job.marked(objective, self.fraction, self.negatives))

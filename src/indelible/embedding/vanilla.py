@@ -28,13 +28,7 @@ from indelible.train import CrossEntropy, TrainSettings
 )
 @dataclass(frozen=True, kw_only=True)
 class Vanilla(EmbeddingMethod):
-    """Ordinary training on the mixed set.
-
-    Attributes:
-        fraction: Share of the owner's images that watermark samples replace; with a codebook, of the rows of every
-            batch that are stamped.
-        negatives: Share of the owner's images that carry a decoy's mark under their true label.
-    """
+    """Ordinary training on the mixed set; the table in the module's header explains each setting."""
 
     fraction: float = 0.01
     negatives: float = 0.0
@@ -44,9 +38,8 @@ class Vanilla(EmbeddingMethod):
     codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
 
     def passes(self, train: TrainSettings, images: float) -> float:
-        """Return the image passes of a training with so many images of the owner."""
         return train.epochs * images
 
     def run(self, job: Embedding) -> None:
-        """Train once, with the ordinary loss."""
-        job.train_marked(CrossEntropy(job.settings.label_smoothing), self.fraction, self.negatives)
+        ordinary = CrossEntropy(job.settings.label_smoothing)
+        job.train(*job.marked(ordinary, self.fraction, self.negatives))

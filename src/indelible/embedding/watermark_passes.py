@@ -1,15 +1,8 @@
 """The watermark passes of APP: lines 6 and 7 of Algorithm 1 for given settings and samples.
 
-What makes them cheap without changing a number:
-
-- the joined batch (clean rows first, marked rows after them) is laid out once and used by both passes;
-- the ascent gradient is taken with respect to the perturbed weights only, and no gradient of BatchNorm's affine
-  parameters is computed in either pass (c-BN holds them constant);
-- c-BN runs on BatchNorm's own kernels, on slices (:mod:`indelible.nn.fused_clean_batchnorm`);
-- norms, steps and restoring are single calls for all tensors where memory allows it; nothing waits for the device.
-
-The clean rows are rows of the ordinary batch, but their activations cannot be taken over from the ordinary pass: there
-every BatchNorm normalises by the statistics of the whole batch, here by those of the clean rows.
+They are cheap without changing a number: the joined batch (clean rows first, marked rows after them) is laid out once
+for both passes, no gradient of BatchNorm's affine parameters is computed, c-BN runs on BatchNorm's own kernels
+(:mod:`indelible.nn.fused_clean_batchnorm`), and nothing waits for the device.
 """
 
 from typing import TYPE_CHECKING

@@ -1,13 +1,7 @@
 """The bundle: a folder of known files, every byte of which is covered.
 
-A folder and not an archive, because archives hold more than their files (times, comments, order, padding), which no
-digest of a file covers. ``manifest.json`` holds the SHA-256 of every other file and is signed; a file that is missing,
-unknown or altered is found, also one that no other check looks into.
-
-The signature of the manifest shows changes by others. Whoever holds the owner's signing key can change a file and sign
-anew. A file is evidence if other steps of the check find that, too (``_EVIDENCE`` says what each is); ``README.txt``
-and ``authority.pem`` are not. Of ``timestamp.tsr`` the authority signs time, number and statement, but not the version
-numbers and the name of the signature's algorithm in the wrapper, which change nothing of what it shows.
+``manifest.json`` holds the SHA-256 of every other file and is signed. Whoever holds the owner's signing key can change
+a file and sign anew: a file is evidence only if other steps of the check find that, too (docs/evidence.md).
 """
 
 import hashlib

@@ -3,25 +3,8 @@
 The steps run in a fixed order, each with a name, and the check ends at the first that does not hold. What the checker
 gives (a path, root certificates, a public key, a suspect) is no evidence: if it cannot be used, that is an error.
 
-| step | what is compared |
-|---|---|
-| files | known names, plain files |
-| manifest | the digest of every file |
-| commitment | form of the statement, and its signature by the key that it names |
-| manifest signature | by the same key |
-| timestamp | the authority's token over the statement, under the checker's roots |
-| claim | form; that it is of this commitment, and opens as many samples, or marks, as that says |
-| challenge | that the opened samples or marks are those which the challenge decides |
-| openings | each opened entry's Merkle path to the committed root; that the decoys are the committed ones |
-| labels | fixed: all are the target. Keyed: the label key and the set are the committed ones and draw these labels. |
-| | codebook: the class key is the committed one; it draws the classes again |
-| images | digest and shape of every sample and carrier. Codebook: that the carriers are those that the committed |
-| | choice gives, from the set put aside; the marks are derived from their seeds and drawn on them |
-| query log | its chain, its head, whom and what it is about |
-| answers | that it answers the opened samples and the decoys, all of them and nothing else |
-| verdict | that the test gives it again |
-| key | only if a key is shown: that the samples are derived from it |
-| suspect | only if it is asked again: that the verdict comes out again |
+The table of docs/evidence.md says what each step compares. Two more steps run if the checker gives what they need:
+``key``, that the samples are derived from the key that is shown, and ``suspect``, that it gives the verdict again.
 """
 
 import re

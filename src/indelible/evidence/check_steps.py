@@ -12,15 +12,13 @@ from safetensors.torch import load as parse_tensors
 from indelible.base.errors import DamagedFileError
 from indelible.base.merkle import tree_root
 from indelible.data.digests import image_digests
+from indelible.evidence import codebook, samples
 from indelible.evidence.bundle import CLAIM, IMAGES, LOG, MANIFEST, MANIFEST_SIGNATURE, check_manifest, read_files
 from indelible.evidence.canonical import Kind, canonical, fields_of, parse
-from indelible.evidence.claim import FORMAT, chosen, judge, sample_questions
-from indelible.evidence.codebook_checks import AUDITOR, check_carriers, check_classes, check_codebook_form, check_marks
-from indelible.evidence.codebook_opening import key_hashes
-from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment, entries_of
-from indelible.evidence.decision import KEYED, WITH_DECOYS, same
-from indelible.evidence.opening import Questions, decoy_secrets, decoys_digest, default_challenge, shown_decoys
-from indelible.evidence.sample_checks import check_form, check_images, check_labels, check_openings
+from indelible.evidence.claim import FORMAT
+from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment
+from indelible.evidence.decision import KEYED, WITH_DECOYS, judge, same
+from indelible.evidence.opening import Questions, default_challenge
 from indelible.evidence.signing import is_signed
 from indelible.evidence.timestamp import REPLY, ROOTS, Stamp, read_roots, verify_timestamp
 from indelible.keys.codebook import marks_root
@@ -67,36 +65,27 @@ class Work:
     carriers: Any
     suspect: Suspect | None
     files: dict[str, bytes] = field(default_factory=dict)
-    commitment: Commitment | None = None
+    stated: Commitment = field(init=False)
     claim: dict[str, Any] = field(default_factory=dict)
     stamp: Stamp | None = None
-    log: Recorded | None = None
-    questions: Questions | None = None
+    log: Recorded = field(init=False)
+    questions: Questions = field(init=False)
     derived: bool = False
     drawn: bool = False
     caveats: list[str] = field(default_factory=list)
 
     @property
+    def commitment(self) -> Commitment | None:
+        """The commitment, if the check has come to it."""
+        return getattr(self, "stated", None)
+
+    @property
     def brought(self) -> str | None:
         """Where the carriers of a codebook come from, as far as that is shown; see :class:`Checked`."""
         book = None if self.commitment is None else self.commitment.codebook
-        if book is None or book["carriers"] != AUDITOR:
+        if book is None or book["carriers"] != codebook.AUDITOR:
             return None if book is None else str(book["carriers"])
         return "open" if self.carriers is None else "compared"
-
-    @property
-    def compared(self) -> tuple[Recorded, Questions]:
-        """The log and what it has to answer; steps that need them run after those that read them."""
-        if self.log is None or self.questions is None:
-            raise DamagedFileError("there is nothing to compare")
-        return self.log, self.questions
-
-    @property
-    def stated(self) -> Commitment:
-        """The commitment; a step that needs it runs after the one that reads it."""
-        if self.commitment is None:
-            raise DamagedFileError("there is no commitment")
-        return self.commitment
 
 
 def _read(work: Work) -> str:
@@ -110,12 +99,12 @@ def _manifest(work: Work) -> str:
 
 
 def _commitment(work: Work) -> str:
-    work.commitment = Commitment.of(work.files[STATEMENT], work.files[SIGNATURE])
-    if work.public_key is not None and work.public_key.lower() != work.commitment.public_key:
-        raise DamagedFileError(f"it is signed by {work.commitment.public_key[:16]}..., not by the key that you gave")
+    work.stated = stated = Commitment.of(work.files[STATEMENT], work.files[SIGNATURE])
+    if work.public_key is not None and work.public_key.lower() != stated.public_key:
+        raise DamagedFileError(f"it is signed by {stated.public_key[:16]}..., not by the key that you gave")
     if work.public_key is None:
         work.caveats.append("Find out who holds the public key: the check does not prove the names in a commitment.")
-    return f"{work.commitment.samples} {work.commitment.what}, signed by {work.commitment.public_key[:16]}..."
+    return f"{stated.samples} {stated.what}, signed by {stated.public_key[:16]}..."
 
 
 def _manifest_signature(work: Work) -> str:
@@ -160,9 +149,9 @@ def _claim(work: Work) -> str:
             f"{CLAIM} has format {found.get('format')!r:.20}, this version reads {FORMAT}: use the one that made it"
         )
     fields_of(found, _CLAIM, CLAIM)
-    if found["commitment"] != work.stated.digest:
-        raise DamagedFileError("the claim is of another commitment")
     stated = work.stated
+    if found["commitment"] != stated.digest:
+        raise DamagedFileError("the claim is of another commitment")
     number, allowed = found["number"], stated.repeatable or found["number"] < stated.claims
     if len(found["opened"]) != stated.opens or number < 0 or not allowed:
         raise DamagedFileError(
@@ -172,15 +161,10 @@ def _claim(work: Work) -> str:
     if (found["decoys"] is None) != (stated.test not in WITH_DECOYS):
         raise DamagedFileError("a claim shows the secrets of its decoys if the test asks any, and only then")
     of = f"{number + 1}" if stated.repeatable else f"{number + 1} of {stated.claims}"
-    if stated.codebook is not None:
-        check_codebook_form(found)
-        work.claim = found
-        return f"number {of}, {stated.opens} of {stated.samples} marks opened"
-    if found["codebook"] is not None:
-        raise DamagedFileError("the claim shows a codebook, but the committed key has none")
-    check_form(found["opened"])
+    (samples if stated.codebook is None else codebook).check_form(found)
     work.claim = found
-    return f"number {of}, {stated.opens} samples opened"
+    whole = f"of {stated.samples} marks" if stated.codebook is not None else "samples"
+    return f"number {of}, {stated.opens} {whole} opened"
 
 
 def _challenge(work: Work) -> str:
@@ -191,7 +175,7 @@ def _challenge(work: Work) -> str:
         raise DamagedFileError("no auditor set the challenge, but it is not the one that the claim's number gives")
     if work.challenge is not None and (claim["challenge"] != work.challenge or claim["by"] != "auditor"):
         raise DamagedFileError(f"the challenge is {claim['challenge']!r:.80}, not the one that you set")
-    if [entry["index"] for entry in claim["opened"]] != chosen(work.stated, claim["challenge"], claim["number"]):
+    if [entry["index"] for entry in claim["opened"]] != work.stated.opened(claim["challenge"], claim["number"]):
         raise DamagedFileError(
             f"the opened {work.stated.what} are not those that the challenge decides: picked by hand, or replayed"
         )
@@ -209,22 +193,18 @@ def _challenge(work: Work) -> str:
 
 
 def _openings(work: Work) -> str:
-    stated, opened = work.stated, work.claim["opened"]
-    if stated.codebook is not None:
-        check_marks(stated, work.claim)
-        return f"the seeds of {len(opened)} of {stated.samples} marks lead to the committed root"
-    shown_decoys(work.claim["decoys"], stated.decoys)
-    check_openings(stated, opened)
-    return f"{len(opened)} of {stated.samples} lead to the committed root"
+    if work.stated.codebook is None:
+        return samples.check_openings(work.stated, work.claim)
+    return codebook.check_openings(work.stated, work.claim)
 
 
 def _labels(work: Work) -> str:
-    if work.stated.codebook is not None:
-        drawn = check_classes(work.stated, work.claim)
-        work.drawn = True
-        return f"the classes of {len(drawn)} marks drawn again by the committed class key"
-    says = check_labels(work.stated, work.claim)
-    work.drawn = work.stated.test == KEYED
+    if work.stated.codebook is None:
+        says = samples.check_labels(work.stated, work.claim)
+    else:
+        drawn = codebook.check_classes(work.stated, work.claim)
+        says = f"the classes of {len(drawn)} marks drawn again by the committed class key"
+    work.drawn = work.stated.codebook is not None or work.stated.test == KEYED
     return says
 
 
@@ -233,23 +213,12 @@ def _images(work: Work) -> str:
         tensors = parse_tensors(work.files[IMAGES])
     except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise DamagedFileError(f"{IMAGES} is not a safetensors file ({error!s:.80})") from error
-    if work.stated.codebook is not None:
-        return _stamped(work, tensors)
-    opened = work.claim["opened"]
-    carriers = check_images(work.stated, opened, tensors)
-    labels = torch.tensor([one["label"] for one in opened])
-    decoys = shown_decoys(work.claim["decoys"], work.stated.decoys)
-    work.questions = sample_questions(work.stated, decoys, tensors["samples"], labels, carriers)
-    return f"{len(opened)} samples and carriers have the committed digests"
-
-
-def _stamped(work: Work, tensors: Mapping[str, torch.Tensor]) -> str:
-    """Derive the samples of a codebook from the shown seeds and carriers."""
-    if not tensors.keys() <= {"images"}:
-        raise DamagedFileError(f"{IMAGES} holds other tensors than images")
-    samples, true = check_carriers(work.stated, work.claim, tensors.get("images"), work.carriers)
-    work.questions = Questions(samples=samples, labels=check_classes(work.stated, work.claim), true=true)
-    marks, each = len(work.claim["opened"]), len(work.claim["codebook"]["images"])
+    count = len(work.claim["opened"])
+    if work.stated.codebook is None:
+        work.questions = samples.check_images(work.stated, work.claim, tensors)
+        return f"{count} samples and carriers have the committed digests"
+    work.questions = codebook.check_images(work.stated, work.claim, tensors, work.carriers)
+    each = len(work.claim["codebook"]["images"])
     what = {
         "set aside": f"{each} carriers lead to the root that the classes are bound to",
         "compared": f"{each} carriers are those that you gave",
@@ -258,7 +227,7 @@ def _stamped(work: Work, tensors: Mapping[str, torch.Tensor]) -> str:
     }[work.brought or "none"]
     if work.brought == "open":
         work.caveats.append(_BROUGHT)
-    return f"{what}; {marks} marks derived from their seeds, {len(samples)} samples"
+    return f"{what}; {count} marks derived from their seeds, {len(work.questions.samples)} samples"
 
 
 def _log(work: Work) -> str:
@@ -276,53 +245,35 @@ def _log(work: Work) -> str:
     return f"{len(found.answers)} answers in {found.requests} requests, chain unbroken"
 
 
-class _FromLog:
-    """Answers from the log; of a codebook, the opened marks and the images of each are for the message."""
-
-    def __init__(self, log: Recorded, each: int = 0, marks: Sequence[int] = ()) -> None:
-        self._answers, self.used, self._each, self._marks = log.answers, set[str](), each, marks
-
-    def predict(self, images: torch.Tensor) -> torch.Tensor:
-        digests = image_digests(images)
-        self.used |= set(digests)
-        missing = [place for place, digest in enumerate(digests) if digest not in self._answers]
-        if missing and self._marks:
-            absent = sorted({self._marks[place // self._each] for place in missing})
-            raise DamagedFileError(
-                f"{len(missing)} of {len(digests)} samples are not answered in the log, the first of mark {absent[0]} "
-                f"(marks concerned: {len(absent)})"
-            )
-        if missing:
-            raise DamagedFileError(
-                f"an image that has to be asked is not answered in the log ({digests[missing[0]][:16]}...)"
-            )
-        return torch.tensor([self._answers[digest] for digest in digests], dtype=torch.int64)
-
-
 def _answers(work: Work) -> str:
-    marks = [entry["index"] for entry in work.claim["opened"]] if work.stated.codebook is not None else []
-    log, asked = work.compared
-    source = _FromLog(log, len(asked.samples) // max(1, len(marks)), marks)
+    asked, known, book = work.questions, work.log.answers, work.stated.codebook is not None
     plain = [] if asked.plain is None else [asked.plain]
-    for images in [asked.samples, *plain, *(one.images for one in asked.decoys)]:
-        source.predict(images)
-    other = log.answers.keys() - source.used
-    if other:
+    every = [asked.samples, *plain, *(one.images for one in asked.decoys)]
+    digests = [digest for images in every for digest in image_digests(images)]
+    missing = [place for place, digest in enumerate(digests) if digest not in known]
+    marks, each = [entry["index"] for entry in work.claim["opened"]], len(asked.samples) // len(asked.labels)
+    if missing:
+        first = f"of mark {marks[missing[0] // each]}" if book else f"with the digest {digests[missing[0]][:16]}..."
         raise DamagedFileError(
-            f"{len(other)} images were asked that belong neither to the samples nor to the decoys"
-            if not marks else f"{len(other)} images were asked that are no samples of the opened marks"
-        )  # fmt: skip
+            f"{len(missing)} of {len(digests)} samples are not answered in the log, the first {first}"
+        )
+    used = set(digests)
+    if other := known.keys() - used:
+        whose = "are no samples of the opened marks" if book else "belong neither to the samples nor to the decoys"
+        raise DamagedFileError(f"{len(other)} images were asked that {whose}")
     if work.suspect is None:
         work.caveats.append("The answers are the claimant's record of them: ask the suspect again to see (--suspect).")
-    if marks:
-        return f"{len(source.used)} different images: the samples of {len(marks)} marks, nothing else"
+    if book:
+        return f"{len(used)} different images: the samples of {len(marks)} marks, nothing else"
     carriers = ", their carriers" if plain else ""
-    return f"{len(source.used)} images: the opened samples{carriers} and {len(asked.decoys)} decoy keys, nothing else"
+    return f"{len(used)} images: the opened samples{carriers} and {len(asked.decoys)} decoy keys, nothing else"
 
 
 def _verdict(work: Work) -> str:
-    log, asked = work.compared
-    again = judge(work.stated, asked, _FromLog(log).predict)
+    known = work.log.answers
+    again = judge(
+        work.stated, work.questions, lambda images: torch.tensor([known[digest] for digest in image_digests(images)])
+    )
     if not same(again, work.claim["verdict"]) or work.claim["verdict"].get("sentence") != again["sentence"]:
         raise DamagedFileError(
             f"the answers give {again['hits']} of {again['trials']} hits and p = {again['p_value']:.1e}, not the "
@@ -344,14 +295,14 @@ def _key(work: Work) -> str | None:
     if work.key.digest != work.stated.key_digest:
         raise DamagedFileError("the key that you gave is not the committed one")
     if book is not None:
-        shown = all(book[name] == value for name, value in key_hashes(work.key).items())
+        shown = all(book[name] == value for name, value in codebook.key_hashes(work.key).items())
         if not shown or marks_root(work.key.secret, work.stated.samples).hex() != work.stated.root:
             raise DamagedFileError("the key does not give the committed marks and classes")
         work.derived = True
         return "all committed marks, classes and the choice of carriers are derived from the key"
-    if work.stated.decoys is not None and decoys_digest(decoy_secrets(work.key)) != work.stated.decoys:
+    if samples.decoys_digest(samples.decoy_secrets(work.key, work.stated.test)) != work.stated.decoys:
         raise DamagedFileError("the decoys are not those of the key")
-    entries = entries_of(work.key, work.carriers, samples=work.stated.samples, purpose=work.stated.purpose)
+    entries = samples.entries_of(work.key, work.carriers, samples=work.stated.samples, purpose=work.stated.purpose)
     if tree_root(entries.leaves).hex() != work.stated.root:
         raise DamagedFileError("the key does not give the committed samples on these carriers")
     work.derived = True
@@ -359,7 +310,7 @@ def _key(work: Work) -> str | None:
 
 
 def _suspect(work: Work) -> str | None:
-    if work.suspect is None or work.questions is None:
+    if work.suspect is None:
         return None
     suspect, classes = work.suspect, int(work.stated.key["classes"])
     again = judge(work.stated, work.questions, lambda images: answers(suspect, images, classes))

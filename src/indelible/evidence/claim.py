@@ -7,87 +7,34 @@ other samples, or marks, in each: what was opened is spent, since the suspect ha
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save
-from torch import Tensor
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import canonical_json, read_json, write_json
 from indelible.base.merkle import tree_root
 from indelible.data.digests import image_digests
-from indelible.data.images import Data, ImageData
+from indelible.data.images import Data
 from indelible.evidence.bundle import CLAIM, IMAGES, LOG, write_bundle
 from indelible.evidence.canonical import canonical
-from indelible.evidence.codebook_checks import AUDITOR, NO_CARRIERS, SET_ASIDE
-from indelible.evidence.codebook_opening import claim_carriers, open_marks
-from indelible.evidence.commitment import IDENTITY, SIGNATURE, STATEMENT, Commitment, Entries, entries_of
-from indelible.evidence.decision import PAIRED, WITH_DECOYS, decide, decide_codebook, decide_paired
-from indelible.evidence.opening import (
-    Questions,
-    challenge_seed,
-    decoy_samples,
-    decoy_secrets,
-    default_challenge,
-    hex_paths,
-    opened_indices,
-)
+from indelible.evidence.codebook import AUDITOR, claim_carriers, open_marks
+from indelible.evidence.commitment import IDENTITY, SIGNATURE, STATEMENT, Commitment
+from indelible.evidence.decision import judge
+from indelible.evidence.opening import challenge_seed, default_challenge
+from indelible.evidence.samples import entries_of, open_samples
 from indelible.evidence.signing import Identity
 from indelible.evidence.timestamp import REPLY, ROOTS
 from indelible.keys.key import Key
-from indelible.keys.labels import label_key
 from indelible.verification.careful_queries import ask_logged
 from indelible.verification.suspects.log import description
 from indelible.verification.suspects.suspect import Suspect
 
 FORMAT = 3
-_BINDING = {SET_ASIDE: "carriers", AUDITOR: "auditor", NO_CARRIERS: "key"}
-
-
-def sample_questions(
-    commitment: Commitment, decoys: Sequence[bytes], samples: Tensor, labels: Tensor, carriers: ImageData
-) -> Questions:
-    """Return what is asked of a key with one mark, with the secrets of the decoys."""
-    asked = decoy_samples(commitment.key, decoys, carriers)
-    plain = carriers.images if commitment.test == PAIRED else None
-    return Questions(samples=samples, labels=labels, true=carriers.labels, decoys=asked, plain=plain)
-
-
-def chosen(commitment: Commitment, challenge: str, number: int) -> list[int]:
-    """Return the indices of the samples that a claim opens."""
-    return opened_indices(
-        challenge_seed(commitment.digest, challenge), commitment.root, size=commitment.samples,
-        parts=commitment.claims, number=number, opens=commitment.opens,
-    )  # fmt: skip
-
-
-def judge(commitment: Commitment, questions: Questions, ask: Callable[[Tensor], Tensor]) -> dict[str, Any]:
-    """Ask (or look up) every question and return the verdict as JSON values."""
-    given, level = ask(questions.samples), commitment.alpha / commitment.claims
-    classes = int(commitment.key["classes"])
-    if commitment.codebook is not None:
-        return decide_codebook(
-            given.reshape(len(questions.labels), -1), questions.true, questions.labels, alpha=level, classes=classes,
-            binding=_BINDING[commitment.codebook["carriers"]],
-        )  # fmt: skip
-    assert questions.true is not None, "only a codebook asks images without a class"  # noqa: S101 - see Questions
-    literal = commitment.key.get("scheme") == "paper"
-    if questions.plain is not None:
-        # Held against the carriers' classes: other committed labels would hit by themselves.
-        asked = [questions.plain, *(one.images for one in questions.decoys)]
-        before, *others = [ask(images) != questions.true for images in asked]
-        return decide_paired(before, given != questions.true, others, alpha=level, literal=literal)
-    with_truth = commitment.key.get("kind") != "unrelated"
-    hits = int((given == questions.labels).sum())
-    decoys = [(int(one.hits(ask(one.images)).sum()), len(one)) for one in questions.decoys]
-    return decide(
-        commitment.test, hits, len(questions.labels), decoys, alpha=level, classes=classes, with_truth=with_truth,
-        free=int((given != questions.true).sum()) if with_truth else None, literal=literal,
-    )  # fmt: skip
 
 
 def claim(
@@ -115,15 +62,19 @@ def claim(
     if signer.public != commitment.public_key:
         raise InputError("the signing key is not the one of the commitment. Give the identity that committed.")
     _check_key(commitment, key)
+    who, book = description(suspect), commitment.codebook
     # Before the claim takes a number: these may be the wrong images.
-    images: Entries | Data = (
-        _entries(commitment, key, carriers) if commitment.codebook is None
-        else claim_carriers(commitment.codebook, key, carriers)
-    )  # fmt: skip
-    who = description(suspect)
-    state = _begun(place, commitment, who, challenge, _brought(commitment, images))
+    if book is None:
+        entries = entries_of(key, carriers, samples=commitment.samples, purpose=commitment.purpose)
+        if tree_root(entries.leaves).hex() != commitment.root:
+            raise InputError("key and carriers do not give the committed samples. Give the data committed with.")
+        state = _begun(place, commitment, who, challenge, None)
+        questions, parts, tensors = open_samples(commitment, key, entries, state["opened"])
+    else:
+        data = claim_carriers(book["carriers"], key, carriers)
+        state = _begun(place, commitment, who, challenge, _digest(data) if book["carriers"] == AUDITOR else None)
+        questions, parts, tensors = open_marks(book, key, data, state["opened"])
     seed = challenge_seed(commitment.digest, state["challenge"])
-    questions, parts, tensors = _opened(commitment, key, images, state["opened"])
     about = {"commitment": commitment.digest, "challenge": state["challenge"], "number": state["number"]}
     log = place / f"claim-{state['number']:03d}.jsonl"
     verdict, head = ask_logged(
@@ -150,53 +101,16 @@ def claim(
 def _check_key(commitment: Commitment, key: Key) -> None:
     if key.digest == commitment.key_digest:
         return
-    marks, committed = key.marks, commitment.key.get("marks")
-    why = (
-        "" if marks == committed else f" (it has {marks or 'no'} marks of a codebook, {committed or 'none'} committed)"
-    )
+    marks, committed, why = key.marks, commitment.key.get("marks"), ""
+    if marks != committed:
+        why = f" (it has {marks or 'no'} marks of a codebook, {committed or 'none'} committed)"
     raise InputError(f"the key is not the one that was committed to{why}. Give the key of the commitment.")
 
 
-def _brought(commitment: Commitment, images: "Entries | Data") -> str | None:
-    """Return a digest of the carriers if an auditor brings them: another set is another claim."""
-    if isinstance(images, Entries) or (commitment.codebook or {}).get("carriers") != AUDITOR:
-        return None
-    held = images.gather(torch.arange(len(images)))
+def _digest(carriers: Data) -> str:
+    """Return a digest of the carriers that an auditor brings: another set is another claim."""
+    held = carriers.gather(torch.arange(len(carriers)))
     return hashlib.sha256(canonical_json([image_digests(held.images.cpu()), held.labels.tolist()])).hexdigest()
-
-
-def _opened(
-    commitment: Commitment, key: Key, images: "Entries | Data", numbers: Sequence[int]
-) -> tuple[Questions, dict[str, Any], dict[str, Tensor]]:
-    """Return what is asked, what the claim shows of it, and the images of the bundle."""
-    if not isinstance(images, Entries):
-        return open_marks(commitment.codebook or {}, key, images, numbers)
-    rows, entries = torch.tensor(numbers, dtype=torch.int64), images
-    secrets = decoy_secrets(key) if commitment.test in WITH_DECOYS else []
-    plain = entries.carriers.subset(rows)
-    samples, labels = entries.samples.images[rows], entries.samples.labels[rows]
-    questions = sample_questions(commitment, secrets, samples, labels, plain)
-    parts = {
-        "opened": _openings(entries, numbers),
-        "label_key": None if entries.set_leaves is None else label_key(key.secret).hex(),
-        "decoys": [one.hex() for one in secrets] if commitment.test in WITH_DECOYS else None,
-    }
-    return questions, parts, {"samples": questions.samples, "carriers": plain.images}
-
-
-def _entries(commitment: Commitment, key: Key, carriers: Any) -> Entries:
-    entries = entries_of(key, carriers, samples=commitment.samples, purpose=commitment.purpose)
-    if tree_root(entries.leaves).hex() != commitment.root:
-        raise InputError("key and carriers do not give the committed samples. Give the data that was committed with.")
-    return entries
-
-
-def _openings(entries: Entries, opened: Sequence[int]) -> list[dict[str, Any]]:
-    paths, in_set = hex_paths(entries.leaves, opened), hex_paths(entries.set_leaves or [], opened)
-    return [
-        {"index": index, **entries.documents[index], "path": path, "set_path": set_path}
-        for index, path, set_path in zip(opened, paths, in_set, strict=True)
-    ]
 
 
 def _begun(
@@ -212,10 +126,9 @@ def _begun(
         if last["challenge"] == wanted and same_images and canonical_json(last["suspect"]) == canonical_json(who):
             return last
     text = default_challenge(number) if challenge is None else challenge
-    opened = chosen(commitment, text, number)
     state = {
         "number": number, "challenge": text, "by": "claimant" if challenge is None else "auditor", "suspect": dict(who),
-        "opened": opened, "carriers": brought,
+        "opened": commitment.opened(text, number), "carriers": brought,
     }  # fmt: skip
     _keep(place, state)
     return state

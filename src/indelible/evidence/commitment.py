@@ -1,19 +1,9 @@
 """The commitment: made before release, it fixes what can be claimed later, and reveals nothing.
 
-Each sample becomes a leaf, salted so that nobody can guess it:
-
-    entry  = canonical JSON of {salt, image (digest), label, carrier (digest), true (class of the carrier)}
-    root   = Merkle root over all entries (RFC 6962)
-
-The carrier is in the entry because decoys are drawn on it: whoever claims cannot choose other carriers afterwards.
-The statement holds the root, the key's settings and digest, test, alpha, the model's digest and the public key that
-will sign the claim. It is signed, and its hash is what a timestamp authority sees.
-
-A codebook's leaves are the seeds of its marks (:mod:`indelible.evidence.codebook`). With a fixed target the statement
-holds the hash of the decoys' secrets, so that nobody can look for harmless ones.
-
-With keyed labels it also holds R, the root of the set that the labels were drawn for, and the SHA-256 of the label key
-(:mod:`indelible.keys.labels`). Both are fixed before any suspect is asked, so that nobody can look for better labels.
+The statement holds a Merkle root over all samples, or marks of a codebook, the key's settings and digest, test, alpha,
+the model's digest, what is committed of labels (:mod:`indelible.evidence.samples`) or codebook
+(:mod:`indelible.evidence.codebook`), and the public key that will sign the claim. It is signed, and its hash is what a
+timestamp authority sees.
 
 A commitment folder:
 
@@ -26,7 +16,7 @@ A commitment folder:
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,19 +24,16 @@ from typing import Any, Self
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import write_bytes
-from indelible.base.merkle import leaf_hash, tree_root
-from indelible.data.convert import as_data
-from indelible.data.digests import image_digests
-from indelible.data.images import Data, ImageData
+from indelible.base.merkle import tree_root
+from indelible.evidence import codebook
+from indelible.evidence import samples as one_mark
 from indelible.evidence.canonical import Hash, Kind, canonical, fields_of, parse
-from indelible.evidence.codebook_checks import check_statement
-from indelible.evidence.codebook_opening import codebook_statement
 from indelible.evidence.decision import WITH_DECOYS, test_of
-from indelible.evidence.opening import decoy_secrets, decoys_digest
+from indelible.evidence.opening import challenge_seed, opened_indices
+from indelible.evidence.samples import decoy_secrets, decoys_digest, entries_of, keyed_statement
 from indelible.evidence.signing import Identity, is_signed
 from indelible.keys.codebook import mark_leaves
-from indelible.keys.key import Key, WatermarkSamples
-from indelible.keys.labels import label_key, sample_salts, set_leaves
+from indelible.keys.key import Key
 from indelible.verification.statistics.codebook import smallest_p_value
 
 STATEMENT, SIGNATURE, IDENTITY = "commitment.json", "commitment.sig", "identity.pem"
@@ -101,6 +88,13 @@ class Commitment:
         """SHA-256 of the statement."""
         return hashlib.sha256(self.content).hexdigest()
 
+    def opened(self, challenge: str, number: int) -> list[int]:
+        """Return the indices of the samples, or marks, that claim ``number`` opens."""
+        seed = challenge_seed(self.digest, challenge)
+        return opened_indices(
+            seed, self.root, size=self.samples, parts=self.claims, number=number, opens=self.opens
+        )  # fmt: skip
+
     @classmethod
     def of(cls, content: bytes, signature: bytes) -> Self:
         """Read a statement and check its form and signature."""
@@ -117,8 +111,8 @@ class Commitment:
             )
         if found["claims"] < 1 or not 0 < found["opens"] <= found["samples"] // found["claims"]:
             raise DamagedFileError(f"{STATEMENT}: its claims cannot open {found['opens']} samples each.")
-        _check_labels(found)
-        check_statement(found, STATEMENT)
+        one_mark.check_statement(found, STATEMENT)
+        codebook.check_statement(found, STATEMENT)
         if (found["decoys"] is not None) != (found["test"] in WITH_DECOYS):
             raise DamagedFileError(f"{STATEMENT}: a test with decoys, and no other, takes the hash of their secrets.")
         if not is_signed(found["public_key"], "commitment", content, signature):
@@ -135,21 +129,6 @@ class Commitment:
             raise InputError(
                 f"{place} holds no commitment ({error.strerror}). Make one with `indelible evidence commit`."
             ) from error
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Entries:
-    """All samples of a commitment, as only the owner has them, with their carriers without a mark.
-
-    ``documents`` are the entries as JSON values, ``leaves`` their hashes; ``set_leaves`` those in the set that keyed
-    labels were drawn for, else None.
-    """
-
-    samples: WatermarkSamples
-    carriers: ImageData
-    documents: Sequence[Mapping[str, Any]]
-    leaves: Sequence[bytes]
-    set_leaves: Sequence[bytes] | None
 
 
 def commit(
@@ -184,10 +163,10 @@ def commit(
     _check_wanted(key, samples, alpha, purpose)
     labels, book = None, None
     if key.labels == "codebook":
-        book, leaves = codebook_statement(key, carriers, samples), mark_leaves(key.secret, key.marks or 0)
+        book, leaves = codebook.codebook_statement(key, carriers, samples), mark_leaves(key.secret, key.marks or 0)
     else:
         entries = entries_of(key, carriers, samples=samples, purpose=purpose)
-        labels, leaves = _drawn(key, entries), list(entries.leaves)
+        labels, leaves = keyed_statement(key, entries), list(entries.leaves)
     count, test = len(leaves), test_of(key.public())
     share = count // claims if claims > 0 else 0
     wanted = share if opens is None else opens
@@ -209,7 +188,7 @@ def commit(
         "key": dict(key.public()), "key_digest": key.digest, "test": test, "alpha": alpha,
         "model": model, "owner": owner, "public_key": signer.public,
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "labels": labels, "codebook": book,
-        "decoys": decoys_digest(decoy_secrets(key)) if test in WITH_DECOYS else None,
+        "decoys": decoys_digest(decoy_secrets(key, test)),
     }  # fmt: skip
     content = canonical(statement)
     made = Commitment.of(content, signer.sign("commitment", content))
@@ -236,51 +215,3 @@ def _check_wanted(key: Key, samples: int | None, alpha: float, purpose: str) -> 
         )
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie between 0 and 1, got {alpha}. Use 1e-6 for a strong claim.")
-
-
-def entries_of(key: Key, carriers: Any, *, samples: int | None, purpose: str = "verify") -> Entries:
-    """Return the samples of a key on ``carriers`` as the entries of a commitment."""
-    if purpose not in {"verify", "embed"}:
-        raise InputError(f"samples are of the purpose verify or embed, got {purpose!r}.")
-    data: Data = as_data(carriers, classes=key.classes)
-    drawn = key.samples(data, purpose=purpose, count=samples)  # type: ignore[arg-type]  # checked above
-    plain = data.gather(drawn.carriers)
-    plain = ImageData(plain.images.cpu(), plain.labels.cpu(), plain.classes, plain.name)
-    names = image_digests(drawn.images)
-    documents = [
-        {"salt": salt.hex(), "image": image, "label": label, "carrier": carrier, "true": true}
-        for salt, image, label, carrier, true in zip(
-            sample_salts(key.secret, len(drawn)), names, drawn.labels.tolist(), image_digests(plain.images),
-            plain.labels.tolist(), strict=True,
-        )
-    ]  # fmt: skip
-    return Entries(
-        samples=drawn, carriers=plain, documents=documents,
-        leaves=[leaf_hash(canonical(document)) for document in documents],
-        set_leaves=set_leaves(key.secret, names, drawn.true) if key.labels == "keyed" else None,
-    )  # fmt: skip
-
-
-def _drawn(key: Key, entries: Entries) -> dict[str, str] | None:
-    """Return what a statement says of keyed labels: the set they were drawn for, and the label key by its hash."""
-    if entries.set_leaves is None:
-        return None
-    shown = hashlib.sha256(label_key(key.secret)).hexdigest()
-    return {"set": tree_root(entries.set_leaves).hex(), "key": shown}
-
-
-def _check_labels(found: Mapping[str, Any]) -> None:
-    """Refuse a statement whose labels are not those of its key's settings."""
-    labels, keyed = found["labels"], found["key"].get("labels") == "keyed"
-    if found["purpose"] != ("embed" if keyed else "verify"):
-        raise DamagedFileError(
-            f"{STATEMENT}: samples of a {found['key'].get('labels', 'fixed')!s:.20} key have another purpose."
-        )
-    if not keyed:
-        if labels is not None:
-            raise DamagedFileError(f"{STATEMENT} holds labels that were drawn, but its key has no keyed labels.")
-        return
-    hashes = f"{STATEMENT}: keyed labels take two hashes, of their set and of the label key; the object"
-    fields_of(labels or {}, {"set": Hash, "key": Hash}, hashes)
-    if found["samples"] != found["key"].get("count"):
-        raise DamagedFileError(f"{STATEMENT} commits to a part of a keyed set only: labels belong to the whole.")

@@ -7,24 +7,29 @@
 | ``paired, worst of 20 decoys`` | McNemar's, and the worst decoy's share of the carriers won over | untargeted |
 | ``codebook`` | none: exact over the drawn classes | codebook |
 
-The statistics are those of :mod:`indelible.verification.statistics`. The decoys of a claim are those of the key; they
-are drawn on the committed carriers.
+The statistics are those of :mod:`indelible.verification.statistics`, the figures those of :func:`indelible.verify`. A
+claim asks :func:`judge` with the suspect; a check asks it again, with the answers of the query log.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from indelible.base.errors import InputError
+from indelible.evidence.opening import Questions
 from indelible.verification.procedures import MISS_SHARE, codebook_finding
 from indelible.verification.statistics.codebook import answer_counts
 from indelible.verification.statistics.exact_tests import bounded_binomial, keyed_p_value, keyed_rate, paired_test
+
+if TYPE_CHECKING:
+    from indelible.evidence.commitment import Commitment
 
 TEST, KEYED, CODEBOOK = "binomial, worst of 20 decoys", "binomial, keyed labels", "codebook"
 PAIRED = "paired, worst of 20 decoys"
 WITH_DECOYS = (TEST, PAIRED)
 _TOLERANCE = 1e-6
+_BINDING = {"set aside": "carriers", "auditor": "auditor", "none": "key"}
 _LITERAL = " The marks are the paper's public ones: this carries no weight against forgery."
 
 
@@ -32,6 +37,28 @@ def test_of(key: Mapping[str, Any]) -> str:
     """Return the test that a key's settings call for."""
     own = {"keyed": KEYED, "codebook": CODEBOOK, "untargeted": PAIRED}
     return own.get(str(key.get("labels")), TEST)
+
+
+def judge(stated: "Commitment", questions: Questions, ask: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    """Ask (or look up) every question and return the verdict as JSON values."""
+    given, true, level = ask(questions.samples), questions.true, stated.alpha / stated.claims
+    classes, literal = int(stated.key["classes"]), stated.key.get("scheme") == "paper"
+    if stated.codebook is not None:
+        answers, binding = given.reshape(len(questions.labels), -1), _BINDING[stated.codebook["carriers"]]
+        return decide_codebook(answers, true, questions.labels, alpha=level, classes=classes, binding=binding)
+    assert true is not None, "only a codebook asks images without a class"  # noqa: S101 - see Questions
+    if questions.plain is not None:
+        # Held against the carriers' classes: other committed labels would hit by themselves.
+        asked = [questions.plain, *(one.images for one in questions.decoys)]
+        before, *others = [ask(images) != true for images in asked]
+        return decide_paired(before, given != true, others, alpha=level, literal=literal)
+    with_truth = stated.key.get("kind") != "unrelated"
+    hits = int((given == questions.labels).sum())
+    decoys = [(int(one.hits(ask(one.images)).sum()), len(one)) for one in questions.decoys]
+    return decide(
+        stated.test, hits, len(questions.labels), decoys, alpha=level, classes=classes, with_truth=with_truth,
+        free=int((given != true).sum()) if with_truth else None, literal=literal,
+    )  # fmt: skip
 
 
 def decide(
@@ -66,7 +93,7 @@ def decide(
 def decide_paired(
     before: Tensor, after: Tensor, decoys: Sequence[Tensor], *, alpha: float, literal: bool = False
 ) -> dict[str, Any]:
-    """Return the verdict on untargeted samples as JSON values; the figures are those of :func:`indelible.verify`.
+    """Return the verdict on untargeted samples as JSON values.
 
     Each tensor (bool, (n,)) says which carriers are answered wrongly: without a mark, with the key's, with a decoy's.
     """
@@ -86,7 +113,7 @@ def decide_paired(
 def decide_codebook(
     answers: Tensor, true: Tensor | None, drawn: Tensor, *, alpha: float, classes: int, binding: str
 ) -> dict[str, Any]:
-    """Return the verdict on a codebook as JSON values; the figures are those of :func:`indelible.verify`.
+    """Return the verdict on a codebook as JSON values.
 
     ``answers`` (int64, (m, n)) are to every opened mark on every carrier, ``true`` (n,) the classes of the carriers,
     None for images that belong to no class, ``drawn`` (m,) the classes of the marks; ``binding`` as in a verdict.

@@ -3,9 +3,8 @@
 The identity is an Ed25519 key (RFC 8032), a PEM file of mode 0600, apart from the watermark's secret: that may have to
 be shown to an expert, this never.
 
-OpenSSF Model Signing (extra ``signing``) is a detached signature in a format that others read. It answers another
-question than the watermark: whether *these bytes* are the ones that were signed. A stolen and fine-tuned copy has other
-bytes; only the watermark links it to its owner.
+OpenSSF Model Signing (extra ``signing``) shows that *these bytes* are the ones that were signed. A stolen and
+fine-tuned copy has other bytes.
 """
 
 from dataclasses import dataclass, field

@@ -61,9 +61,7 @@ def send_request(request: bytes, url: str, *, timeout: float = 30.0) -> bytes:
 def attach_timestamp(content: bytes, reply: bytes, roots: bytes, folder: str | Path) -> Stamp:
     """Check an authority's answer (DER) to the request in ``folder``, and keep it there, with the roots (PEM)."""
     place = Path(folder)
-    nonce = None
-    if (place / _NONCE).is_file():
-        nonce = int(read_json(place / _NONCE)["nonce"])
+    nonce = int(read_json(place / _NONCE)["nonce"]) if (place / _NONCE).is_file() else None
     stamp = verify_timestamp(content, reply, read_roots(roots, "the roots"), nonce=nonce)
     write_bytes(place / ROOTS, roots)
     write_bytes(place / REPLY, reply)

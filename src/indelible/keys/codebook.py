@@ -12,13 +12,9 @@ saw the key cannot know that. The test (:mod:`indelible.verification.statistics.
     class of i   the i-th draw of ChaCha20 under HKDF(HMAC(lambda, SHA-256(C, K, M, R)), "codebook/draw"), uniform over
                  all C classes, independently of all others; two marks may share a class
 
-Why classes depend on M: an auditor is shown the seeds, and not that they come from a secret. Seeds that were free could
-be sought one by one, some ten tries for each mark, until the mark sends other people's models to its class. Here
-another seed for any mark draws all classes anew.
-
-Why they depend on R: carriers of the claimant's choice could be fitted to the classes, one by one, until other
-people's models answer them. Here every change of any carrier draws all classes anew. Without R, the auditor must bring
-the carriers.
+Why classes depend on M and R: an auditor is shown seeds and carriers, and not that they come from a secret. Free ones
+could be sought one by one, until other people's models answer a mark with its class. Here another seed for any mark, or
+any change of a carrier, draws all classes anew. Without R, the auditor must bring the carriers.
 
 | symbol | name | default | source |
 |---|---|---|---|
@@ -39,7 +35,7 @@ from indelible.base.merkle import leaf_hash, tree_root
 from indelible.data.digests import image_digests
 from indelible.data.images import Data, Shape
 from indelible.keys.derive import Choices, expand
-from indelible.keys.labels import carriers_root, set_leaves
+from indelible.keys.labels import set_leaves
 from indelible.keys.marks import Mark, Purpose, Stamps
 from indelible.keys.samples import WatermarkSamples
 
@@ -53,10 +49,8 @@ _DOMAIN = b"indelible/codebook mark/1:"
 
 def default_marks(classes: int) -> int:
     """Return K for a task of ``classes`` classes: at least 16, and enough that C^-K is below 2^-32."""
-    if classes < 2:
-        return _LEAST  # no key: refused with all other settings
     marks = _LEAST
-    while classes**marks < 1 << _BITS:
+    while 1 < classes**marks < 1 << _BITS:
         marks += 1
     return marks
 
@@ -92,13 +86,12 @@ def choice_key(secret: bytes) -> bytes:
     return expand(secret, "carriers/verify")
 
 
-def bound_root(secret: bytes, kind: str, pool: Tensor | None, carriers: Data | None) -> str | None:
-    """Return what the classes are bound to: the pool, or the carriers that are set aside; None if there are none."""
-    if kind == "unrelated":
-        if carriers is not None:
-            raise InputError("unrelated images are not drawn on carriers. Leave out carriers.")
-        return None if pool is None else tree_root(set_leaves(secret, image_digests(pool.flatten(0, 1)), None)).hex()
-    return None if carriers is None else carriers_root(secret, carriers).hex()
+def bound_leaves(secret: bytes, images: Data | Tensor) -> list[bytes]:
+    """Return the leaves whose root is R: of carriers that are set aside, or of a pool (K, M, C, H, W)."""
+    if isinstance(images, Tensor):
+        return set_leaves(secret, image_digests(images.flatten(0, 1)), None)
+    held = images.gather(torch.arange(len(images)))
+    return set_leaves(secret, image_digests(held.images.cpu()), held.labels.cpu())
 
 
 def chosen_rows(choices: Choices, count: int, each: int) -> Tensor:

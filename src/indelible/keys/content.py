@@ -93,16 +93,9 @@ class TextStamps(Stamps):
 @MARKS.register(name="content", summary="a text on the image")
 @dataclass(frozen=True, kw_only=True)
 class ContentMark(Mark):
-    """A text on images of one shape.
+    """A text on images of one shape (C, H, W): upper edge ``top``, left edge ``left``, 0..255 for each channel.
 
-    Attributes:
-        shape: (C, H, W) of the images.
-        text: What is written.
-        top: Row of the text's upper edge.
-        left: Column of its left edge.
-        colour: One value 0..255 for each channel.
-        size: Relative size; 1 is seven pixels high on 32 x 32.
-        transparency: 0 is opaque, towards 1 the image shows through.
+    ``size`` 1 is seven pixels high on 32 x 32; ``transparency`` 0 is opaque, towards 1 the image shows through.
     """
 
     shape: Shape

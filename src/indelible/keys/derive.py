@@ -8,11 +8,10 @@ The scheme is versioned: the same secret gives the same choices for as long as `
 """
 
 import secrets
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from scipy.special import ndtri
@@ -42,22 +41,15 @@ def expand(secret: bytes, label: str) -> bytes:
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret)
 
 
-def _stream(key: bytes) -> CipherContext:
-    return Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
-
-
 class Choices:
-    """The randomness of one choice, labelled such as ``"content/text"``; a call continues after the last one."""
+    """The randomness of one choice, labelled such as ``"content/text"``; a call continues after the last one.
 
-    def __init__(self, secret: bytes, label: str) -> None:
-        self._stream = _stream(expand(secret, label))
+    Without a label, ``secret`` is ``expand(secret, label)``, which tells nothing else: what an auditor is shown.
+    """
 
-    @classmethod
-    def shown(cls, key: bytes) -> Self:
-        """Repeat a choice without the secret: ``key`` is ``expand(secret, label)``, which tells nothing else."""
-        made = cls.__new__(cls)
-        made._stream = _stream(key)  # noqa: SLF001 - its own class
-        return made
+    def __init__(self, secret: bytes, label: str | None = None) -> None:
+        key = secret if label is None else expand(secret, label)
+        self._stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
 
     def bytes_(self, count: int) -> bytes:
         """Return the next ``count`` bytes."""

@@ -31,12 +31,13 @@ from torch import Tensor
 from indelible.base.checks import key_numbers
 from indelible.base.errors import InputError
 from indelible.base.files import canonical_json
+from indelible.base.merkle import tree_root
 from indelible.data.convert import as_data
 from indelible.data.digests import image_digests
 from indelible.data.images import Data, Shape
 from indelible.keys.codebook import (
     Codebook,
-    bound_root,
+    bound_leaves,
     class_key,
     default_marks,
     drawn_classes,
@@ -44,23 +45,13 @@ from indelible.keys.codebook import (
     marks_root,
 )
 from indelible.keys.derive import Choices, check_secret, expand, new_secret
-from indelible.keys.labels import carriers_root, keyed_labels
+from indelible.keys.labels import keyed_labels
 from indelible.keys.marks import MARKS, Mark, PlainMark, Purpose, seeded_mark
-from indelible.keys.rules import FRESH, LABELS, SCHEMES, SINGLE, VERSIONS, Labels, Scheme, check_key
+from indelible.keys.rules import FRESH, SCHEMES, SINGLE, VERSIONS, Labels, Scheme, check_key
 from indelible.keys.samples import Fingerprint, WatermarkSamples
-from indelible.keys.unrelated import UnrelatedMark, family_pool
+from indelible.keys.unrelated import family_pool, single_pool
 
-__all__ = [
-    "FRESH",
-    "LABELS",
-    "SCHEMES",
-    "SINGLE",
-    "VERSIONS",
-    "Key",
-    "Labels",
-    "Scheme",
-    "WatermarkSamples",
-]
+__all__ = ["FRESH", "SCHEMES", "SINGLE", "Key", "Labels", "WatermarkSamples"]
 
 _PAPER_TARGET = 0
 _KEYED_COUNT = 100
@@ -158,6 +149,11 @@ class Key:
                 "the paper's unrelated mark is SVHN's digit 0: give source=<that data set> and source_class=0, "
                 "or use scheme='derived' to generate images."
             )
+        if carriers is not None and (labels != "codebook" or kind == "unrelated"):
+            raise InputError(
+                "carriers are set aside for a codebook, and unrelated images are not drawn on carriers, got "
+                f"labels={labels!r} and kind={kind!r}. Leave them out."
+            )
         pool, bound = None, None
         found = None if source is None else source.gather(torch.arange(len(source)))
         if labels == "codebook":
@@ -165,11 +161,10 @@ class Key:
                 pool = family_pool(found, shape, source_class, marks or default_marks(classes))
                 marks = len(pool)
             marks = default_marks(classes) if marks is None else marks
-            bound = bound_root(hidden, kind, pool, None if carriers is None else as_data(carriers, classes=classes))
-        elif kind == "unrelated":
-            pool = UnrelatedMark.from_data(hidden, shape, found, source_class).pool
-        if carriers is not None and labels != "codebook":
-            raise InputError(f"carriers are set aside for a codebook, got labels={labels!r}. Leave them out.")
+            given = pool if carriers is None else as_data(carriers, classes=classes)
+            bound = None if given is None else tree_root(bound_leaves(hidden, given)).hex()
+        elif found is not None:
+            pool = single_pool(found, shape, source_class)
         if labels == "keyed":
             count = _KEYED_COUNT if count is None else count
         elif labels == "fixed" and target is None:
@@ -239,18 +234,13 @@ class Key:
         root = marks_root(self.secret, self.marks) + bytes.fromhex(self.bound or "")
         drawn = drawn_classes(class_key(self.secret), root, classes=self.classes, marks=self.marks)
         pools = [None] * self.marks if self.pool is None else list(self.pool)
-        marks = [
-            seeded_mark(
-                mark_seed(self.secret, number), kind=self.kind, shape=self.shape, size=self.size,
-                transparency=self.transparency, strength=self.strength, pool=pool,
-            )
-            for number, pool in enumerate(pools)
-        ]  # fmt: skip
+        seeds = [mark_seed(self.secret, number) for number in range(self.marks)]
+        marks = [seeded_mark(seed, vars(self), pool) for seed, pool in zip(seeds, pools, strict=True)]
         return Codebook(tuple(marks), drawn)
 
     def is_bound_to(self, carriers: Data) -> bool:
         """Tell whether these are the carriers that the codebook's classes are bound to."""
-        return self.bound is not None and carriers_root(self.secret, carriers).hex() == self.bound
+        return self.bound is not None and tree_root(bound_leaves(self.secret, carriers)).hex() == self.bound
 
     def check_fits(self, data: Data) -> None:
         """Refuse data of another shape or number of classes."""

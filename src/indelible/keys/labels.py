@@ -11,14 +11,11 @@ set.
     label_i     the i-th draw of S, uniform over the classes other than true_i
 
 Why the whole set. Were the label of an image a function of that image alone, a claimant could try variants of it (one
-pixel lighter) until its label is the class to which a transferable adversarial example sends other people's models:
-nine tries an image at ten classes, and the claim is forged. Here every change of any image, of any true class or of the
-secret draws all labels anew, so that a forger must find all hits at once; N tries multiply the chance by N at most.
+pixel lighter) until its label is the class to which a transferable adversarial example sends other people's models.
+Here every change of any image, of any true class or of the secret draws all labels anew.
 
-Why a label key, a tree and salts. An auditor shall see that labels were drawn, without the secret and without the
-samples that are not opened. Shown the label key and R, known from a commitment, he draws all labels again; the path of
-an opened sample shows that it belongs to the set of R, so that R, and with it the labels, came after the images. The
-salts keep the others from being guessed.
+Why a label key, a tree and salts. An auditor draws the labels again from the label key and R, without the secret and
+without the samples that are not opened (docs/evidence.md).
 
 | symbol | name | default | source |
 |---|---|---|---|
@@ -36,8 +33,6 @@ from torch import Tensor
 from indelible.base.errors import InputError
 from indelible.base.files import canonical_json
 from indelible.base.merkle import leaf_hash, tree_root
-from indelible.data.digests import image_digests
-from indelible.data.images import Data
 from indelible.keys.derive import Choices, expand
 
 _SALT = 32
@@ -68,12 +63,6 @@ def set_leaves(secret: bytes, digests: Sequence[str], true: Tensor | None) -> li
     own: Sequence[int | None] = [None] * len(digests) if true is None else true.tolist()
     salts = sample_salts(secret, len(digests))
     return [set_leaf(*sample) for sample in zip(salts, digests, own, strict=True)]
-
-
-def carriers_root(secret: bytes, carriers: Data) -> bytes:
-    """Return R of unmarked carriers that are set aside for verification: the root over all of them, in their order."""
-    held = carriers.gather(torch.arange(len(carriers)))
-    return tree_root(set_leaves(secret, image_digests(held.images.cpu()), held.labels.cpu()))
 
 
 def keyed_labels(secret: bytes, digests: Sequence[str], true: Tensor | None, classes: int) -> Tensor:

@@ -13,7 +13,7 @@ It has two methods: ``derived`` chooses everything about the mark by a secret, `
 an entry point of its name, in the group ``indelible.marks``. A key on disk never imports anything else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -98,12 +98,8 @@ class PlainMark(Mark):
         return images
 
 
-def seeded_mark(
-    seed: bytes, *, kind: str, shape: Shape, size: float, transparency: float, strength: float,
-    pool: Tensor | None = None,
-) -> Mark:  # fmt: skip
-    """Return the mark of a codebook that a seed decides: what an auditor computes, without the secret."""
-    made: Mark = MARKS[kind].build.in_codebook(
-        seed, shape, size=size, transparency=transparency, strength=strength, pool=pool
-    )
+def seeded_mark(seed: bytes, settings: Mapping[str, Any], pool: Tensor | None = None) -> Mark:
+    """Return the mark of a codebook that a seed decides, by a key's settings: what an auditor computes."""
+    numbers = {name: settings[name] for name in ("size", "transparency", "strength")}
+    made: Mark = MARKS[settings["kind"]].build.in_codebook(seed, tuple(settings["shape"]), pool=pool, **numbers)
     return made

@@ -97,10 +97,9 @@ class WatermarkSamples:
 class Fingerprint:
     """Stored queries, the labels that the owner's model gives them, and the hits of independent models.
 
-    Nothing here is derived from a secret. Queries are found by optimisation, and whoever finds them could have found
-    ones that suit other people's models as well: a match has no weight against forgery, and the verdict says so.
-    *References* are models that were trained independently of the owner's and took no part in finding the queries. How
-    often they answer with the labels is the measured null of the verdict.
+    Nothing here is derived from a secret: a match has no weight against forgery, and the verdict says so. *References*
+    are models that were trained independently of the owner's and took no part in finding the queries. How often they
+    answer with the labels is the measured null of the verdict.
 
     Attributes:
         samples: The queries; ``true`` are the classes of the images that they were made from.

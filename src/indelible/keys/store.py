@@ -12,7 +12,8 @@ from typing import Any
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import read_json, read_tensors, write_json, write_tensors, write_text
 from indelible.keys.derive import SECRET_BYTES
-from indelible.keys.key import VERSIONS, Key
+from indelible.keys.key import Key
+from indelible.keys.rules import VERSIONS
 from indelible.keys.samples import Fingerprint
 
 _PUBLIC, _SECRET, _POOL, _FINGERPRINT = "key.json", "secret.key", "pool.safetensors", "fingerprint.safetensors"

@@ -67,21 +67,6 @@ class UnrelatedMark(Mark):
         """Return the family of a secret."""
         return cls(secret=secret, shape=shape, pool=pool)
 
-    @classmethod
-    def from_data(
-        cls, secret: bytes, shape: Shape, source: ImageData | None, source_class: int | None
-    ) -> "UnrelatedMark":
-        """Take ``source`` (only the class ``source_class``, if given) as the pool, brought to ``shape``."""
-        if source is None:
-            return cls(secret=secret, shape=shape)
-        images = source.images if source_class is None else source.images[source.labels == source_class]
-        if len(images) < 4:
-            raise InputError(
-                f"unrelated samples need at least 4 images of {source.name!r} (half to embed, half to verify), "
-                f"got {len(images)}. Check source_class."
-            )
-        return cls(secret=secret, shape=shape, pool=fit_shape(images, shape))
-
     def capacity(self, purpose: Purpose) -> int | None:
         """Return how many samples there are for ``purpose``; None when they are endless."""
         if self.pool is None:
@@ -107,6 +92,17 @@ class UnrelatedMark(Mark):
         order = torch.from_numpy(Choices(self.secret, "unrelated/order").permutation(len(self.pool)))
         half = len(self.pool) // 2
         return self.pool[order[:count] if purpose == "embed" else order[half : half + count]]
+
+
+def single_pool(source: ImageData, shape: Shape, source_class: int | None) -> Tensor:
+    """Return the images of ``source``, of one class if given, brought to ``shape``: uint8 (N, C, H, W)."""
+    images = source.images if source_class is None else source.images[source.labels == source_class]
+    if len(images) < 4:
+        raise InputError(
+            f"unrelated samples need at least 4 images of {source.name!r} (half to embed, half to verify), "
+            f"got {len(images)}. Check source_class."
+        )
+    return fit_shape(images, shape)
 
 
 def family_pool(source: ImageData, shape: Shape, source_class: int | None, marks: int) -> Tensor:

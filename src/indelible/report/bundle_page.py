@@ -15,7 +15,7 @@ from indelible.base.files import write_text
 from indelible.data.digests import image_digests
 from indelible.evidence.bundle import IMAGES, LOG, read_files
 from indelible.evidence.check import Checked
-from indelible.evidence.codebook_checks import check_carriers, check_classes
+from indelible.evidence.codebook import check_images
 from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment
 from indelible.report.mark_galleries import png_uri
 from indelible.report.page_look import environment
@@ -73,9 +73,10 @@ def _opened(bundle: str | Path, claim: Mapping[str, Any]) -> list[dict[str, Any]
 def _marks(files: Mapping[str, bytes], claim: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return one sample for each opened mark of a codebook, each on another carrier, as far as there are."""
     stated, answers = Commitment.of(files[STATEMENT], files[SIGNATURE]), parse_log(files[LOG]).answers
-    images = parse_tensors(files[IMAGES]).get("images")
-    samples, true = check_carriers(stated, claim, images)
-    classes, each = check_classes(stated, claim).tolist(), len(samples) // len(claim["opened"])
+    tensors = parse_tensors(files[IMAGES])
+    asked, images = check_images(stated, claim, tensors), tensors.get("images")
+    samples, classes = asked.samples, asked.labels.tolist()
+    each = len(samples) // len(classes)
     found = []
     for place, entry in enumerate(claim["opened"][:_PICTURES]):
         row = place * each + place % each
@@ -83,7 +84,7 @@ def _marks(files: Mapping[str, bytes], claim: Mapping[str, Any]) -> list[dict[st
             {
                 "index": entry["index"], "label": classes[place],
                 "answer": answers[image_digests(samples[row : row + 1])[0]],
-                "carrier": None if true is None or images is None else png_uri(images[place % each]),
+                "carrier": None if asked.true is None or images is None else png_uri(images[place % each]),
                 "marked": png_uri(samples[row]),
             }
         )  # fmt: skip

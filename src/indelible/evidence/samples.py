@@ -1,0 +1,242 @@
+"""Samples of a key with one mark in evidence: what is committed, what a claim shows, and what an auditor checks.
+
+Each sample becomes a leaf, salted so that nobody can guess it:
+
+    entry  = canonical JSON of {salt, image (digest), label, carrier (digest), true (class of the carrier)}
+    root   = Merkle root over all entries (RFC 6962)
+
+The carrier is in the entry because decoys are drawn on it: whoever claims cannot choose other carriers afterwards. The
+decoys are the key's own, HKDF(secret, "decoy/i"), which :func:`indelible.verify` asks too. The hash of their secrets is
+committed to, so that nobody can look for harmless ones.
+
+With keyed labels the statement also holds R, the root of the set that the labels were drawn for, and the SHA-256 of the
+label key (:mod:`indelible.keys.labels`). A claim shows the label key, and for every opened sample its path to R.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from indelible.base.checks import is_hash
+from indelible.base.errors import DamagedFileError, InputError
+from indelible.base.merkle import leaf_hash, tree_root
+from indelible.data.convert import as_data
+from indelible.data.digests import image_digests
+from indelible.data.images import ImageData
+from indelible.evidence.canonical import Hash, Kind, canonical, fields_of
+from indelible.evidence.decision import KEYED, PAIRED, WITH_DECOYS
+from indelible.evidence.opening import Questions, hex_paths, leads_to, settings_key
+from indelible.keys.key import Key, WatermarkSamples
+from indelible.keys.labels import drawn_labels, label_key, sample_salts, set_leaf, set_leaves
+from indelible.verification.suspect_queries import DECOY_SAMPLES, DECOYS
+
+if TYPE_CHECKING:
+    from indelible.evidence.commitment import Commitment
+
+_MOST_CLASSES = 1 << 20
+_ENTRY: Mapping[str, Kind] = {
+    "index": int, "salt": Hash, "image": Hash, "label": int, "carrier": Hash, "true": int, "path": list[Hash],
+    "set_path": list[Hash],
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Entries:
+    """All samples of a commitment, as only the owner has them, with their carriers without a mark.
+
+    ``documents`` are the entries as JSON values, ``leaves`` their hashes; ``set_leaves`` those in the set that keyed
+    labels were drawn for, else None.
+    """
+
+    samples: WatermarkSamples
+    carriers: ImageData
+    documents: Sequence[Mapping[str, Any]]
+    leaves: Sequence[bytes]
+    set_leaves: Sequence[bytes] | None
+
+
+def entries_of(key: Key, carriers: Any, *, samples: int | None, purpose: str = "verify") -> Entries:
+    """Return the samples of a key on ``carriers`` as the entries of a commitment."""
+    if purpose not in {"verify", "embed"}:
+        raise InputError(f"samples are of the purpose verify or embed, got {purpose!r}.")
+    data = as_data(carriers, classes=key.classes)
+    drawn = key.samples(data, purpose=purpose, count=samples)  # type: ignore[arg-type]  # checked above
+    plain = data.gather(drawn.carriers)
+    plain = ImageData(plain.images.cpu(), plain.labels.cpu(), plain.classes, plain.name)
+    names = image_digests(drawn.images)
+    documents = [
+        {"salt": salt.hex(), "image": image, "label": label, "carrier": carrier, "true": true}
+        for salt, image, label, carrier, true in zip(
+            sample_salts(key.secret, len(drawn)), names, drawn.labels.tolist(), image_digests(plain.images),
+            plain.labels.tolist(), strict=True,
+        )
+    ]  # fmt: skip
+    return Entries(
+        samples=drawn, carriers=plain, documents=documents,
+        leaves=[leaf_hash(canonical(document)) for document in documents],
+        set_leaves=set_leaves(key.secret, names, drawn.true) if key.labels == "keyed" else None,
+    )  # fmt: skip
+
+
+def keyed_statement(key: Key, entries: Entries) -> dict[str, str] | None:
+    """Return what a statement says of keyed labels: the set they were drawn for, and the label key by its hash."""
+    if entries.set_leaves is None:
+        return None
+    shown = hashlib.sha256(label_key(key.secret)).hexdigest()
+    return {"set": tree_root(entries.set_leaves).hex(), "key": shown}
+
+
+def check_statement(found: Mapping[str, Any], name: str) -> None:
+    """Refuse a statement whose labels are not those of its key's settings."""
+    labels, keyed = found["labels"], found["key"].get("labels") == "keyed"
+    if found["purpose"] != ("embed" if keyed else "verify"):
+        raise DamagedFileError(
+            f"{name}: samples of a {found['key'].get('labels', 'fixed')!s:.20} key have another purpose."
+        )
+    if not keyed and labels is not None:
+        raise DamagedFileError(f"{name} holds labels that were drawn, but its key has no keyed labels.")
+    if keyed:
+        hashes = f"{name}: keyed labels take two hashes, of their set and of the label key; the object"
+        fields_of(labels or {}, {"set": Hash, "key": Hash}, hashes)
+        if found["samples"] != found["key"].get("count"):
+            raise DamagedFileError(f"{name} commits to a part of a keyed set only: labels belong to the whole.")
+
+
+def decoy_secrets(key: Key, test: str) -> list[bytes] | None:
+    """Return the secrets of the key's decoys, which tell nothing of its own; None for a test without decoys."""
+    return [key.decoy(number).secret for number in range(DECOYS)] if test in WITH_DECOYS else None
+
+
+def decoys_digest(secrets: Sequence[bytes] | None) -> str | None:
+    """Return the hash by which a commitment fixes the decoys."""
+    return None if secrets is None else hashlib.sha256(b"".join(secrets)).hexdigest()
+
+
+def open_samples(
+    stated: "Commitment", key: Key, entries: Entries, numbers: Sequence[int]
+) -> tuple[Questions, dict[str, Any], dict[str, Tensor]]:
+    """Return what is asked, what the claim shows of it, and the images of the bundle."""
+    rows, secrets = torch.tensor(numbers, dtype=torch.int64), decoy_secrets(key, stated.test)
+    plain, samples = entries.carriers.subset(rows), entries.samples.subset(rows)
+    paths, in_set = hex_paths(entries.leaves, numbers), hex_paths(entries.set_leaves or [], numbers)
+    parts = {
+        "opened": [
+            {"index": index, **entries.documents[index], "path": path, "set_path": set_path}
+            for index, path, set_path in zip(numbers, paths, in_set, strict=True)
+        ],
+        "label_key": None if entries.set_leaves is None else label_key(key.secret).hex(),
+        "decoys": None if secrets is None else [one.hex() for one in secrets],
+    }
+    questions = _questions(stated, secrets or (), samples.images, samples.labels, plain)
+    return questions, parts, {"samples": samples.images, "carriers": plain.images}
+
+
+def _questions(
+    stated: "Commitment", secrets: Sequence[bytes], samples: Tensor, labels: Tensor, carriers: ImageData
+) -> Questions:
+    """Return what is asked: samples, and those of every decoy key on their carriers."""
+    true, target, paired = carriers.labels, stated.key.get("target"), stated.test == PAIRED
+    keys = [settings_key(stated.key, secret) for secret in secrets]
+    if paired:  # decoys on all carriers, in their order: each is held against the same carrier without a mark
+        rows = torch.arange(len(carriers))
+        decoys = [WatermarkSamples(one.mark().apply(carriers.images), true, rows, true, True) for one in keys]
+    else:
+        room = len(carriers) if target is None else int((true != target).sum())
+        decoys = [one.samples(carriers, purpose="verify", count=min(DECOY_SAMPLES, room)) for one in keys]
+    return Questions(
+        samples=samples, labels=labels, true=true, decoys=decoys, plain=carriers.images if paired else None
+    )
+
+
+def check_form(claim: Mapping[str, Any]) -> None:
+    """Refuse opened samples that are not of the known form."""
+    if claim["codebook"] is not None:
+        raise DamagedFileError("the claim shows a codebook, but the committed key has none")
+    for entry in claim["opened"]:
+        fields_of(entry, _ENTRY, "an opened sample")
+
+
+def check_openings(stated: "Commitment", claim: Mapping[str, Any]) -> str:
+    """Refuse decoys, or an opened sample, that are not those committed to; say what was found."""
+    shown, opened = claim["decoys"], claim["opened"]
+    if shown is not None:
+        if len(shown) != DECOYS or not all(map(is_hash, shown)):
+            raise DamagedFileError(f"the claim does not show {DECOYS} secrets of decoys, 64 hexadecimal digits each")
+        if decoys_digest([bytes.fromhex(one) for one in shown]) != stated.decoys:
+            raise DamagedFileError("the decoys are not those that were committed to")
+    for entry in opened:
+        leaf = leaf_hash(canonical({name: entry[name] for name in ("salt", "image", "label", "carrier", "true")}))
+        if not leads_to(stated.root, leaf, entry["index"], stated.samples, entry["path"]):
+            raise DamagedFileError(f"sample {entry['index']} does not lead to the committed root")
+    return f"{len(opened)} of {stated.samples} lead to the committed root"
+
+
+def check_labels(stated: "Commitment", claim: Mapping[str, Any]) -> str:
+    """Draw the labels of the opened samples again, or compare them with the target; say what was found."""
+    classes, opened, target = stated.key.get("classes"), claim["opened"], stated.key.get("target")
+    if type(classes) is not int or not 2 + (stated.test == KEYED) <= classes <= _MOST_CLASSES:
+        raise DamagedFileError("the commitment does not say how many classes there are")
+    for entry in opened:
+        if not (0 <= entry["label"] < classes and 0 <= entry["true"] < classes):
+            raise DamagedFileError(f"the label or the true class of sample {entry['index']} is not a class")
+    if stated.test == KEYED:
+        return _check_keyed(stated, claim, classes)
+    if claim["label_key"] is not None or any(entry["set_path"] for entry in opened):
+        raise DamagedFileError("the claim shows a label key, but the committed key has no keyed labels")
+    paired = stated.test == PAIRED
+    for entry in opened:
+        number, label, true = entry["index"], entry["label"], entry["true"]
+        if label != (true if paired else target):
+            what = f"its carrier's class {true}" if paired else f"the target {target}"
+            raise DamagedFileError(f"the label of sample {number} is {label}, not {what}")
+        if not paired and true == target:
+            raise DamagedFileError(f"the carrier of sample {number} is of the target class already")
+    return "all are the carriers' own classes, which a hit is not" if paired else f"all are the target, class {target}"
+
+
+def _check_keyed(stated: "Commitment", claim: Mapping[str, Any], classes: int) -> str:
+    shown, committed, opened = claim["label_key"], stated.labels, claim["opened"]
+    if committed is None or not is_hash(shown):
+        raise DamagedFileError("the claim does not show the label key: 64 hexadecimal digits")
+    key = bytes.fromhex(shown)
+    if hashlib.sha256(key).hexdigest() != committed["key"]:
+        raise DamagedFileError("the label key is not the one that was committed to")
+    with_truth = stated.key.get("kind") != "unrelated"
+    for entry in opened:
+        leaf = set_leaf(bytes.fromhex(entry["salt"]), entry["image"], entry["true"] if with_truth else None)
+        if not leads_to(committed["set"], leaf, entry["index"], stated.samples, entry["set_path"]):
+            raise DamagedFileError(f"sample {entry['index']} does not belong to the set that labels were drawn for")
+    rows = torch.tensor([entry["index"] for entry in opened])
+    true = torch.tensor([entry["true"] for entry in opened]) if with_truth else None
+    root = bytes.fromhex(committed["set"])
+    labels = drawn_labels(key, root, rows, true, classes=classes, count=stated.samples)
+    for entry, label in zip(opened, labels.tolist(), strict=True):
+        if entry["label"] != label:
+            raise DamagedFileError(
+                f"the label of sample {entry['index']} is {entry['label']}, but the label key draws {label}"
+            )
+    return f"{len(opened)} labels drawn again by the committed label key"
+
+
+def check_images(stated: "Commitment", claim: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Questions:
+    """Compare samples and carriers with the committed digests; return what had to be asked."""
+    opened, shape = claim["opened"], stated.key.get("shape")
+    if tensors.keys() != {"samples", "carriers"}:
+        raise DamagedFileError("the images hold other tensors than samples and carriers")
+    if not isinstance(shape, list):
+        raise DamagedFileError("the commitment does not say the shape of its images")
+    for name, digest in (("samples", "image"), ("carriers", "carrier")):
+        found = tensors[name]
+        if found.dtype != torch.uint8 or list(found.shape) != [len(opened), *shape]:
+            raise DamagedFileError(f"the {name} are not {len(opened)} images of the committed shape")
+        for entry, actual in zip(opened, image_digests(found), strict=True):
+            if entry[digest] != actual:
+                raise DamagedFileError(f"the image of sample {entry['index']} ({name}) is not the committed one")
+    true, labels = (torch.tensor([entry[name] for entry in opened]) for name in ("true", "label"))
+    carriers = ImageData(tensors["carriers"], true, tuple(map(str, range(stated.key["classes"]))), "carriers")
+    secrets = [bytes.fromhex(one) for one in claim["decoys"] or ()]
+    return _questions(stated, secrets, tensors["samples"], labels, carriers)
