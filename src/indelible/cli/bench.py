@@ -86,8 +86,8 @@ def _cells(arguments: argparse.Namespace) -> "tuple[BenchPreset, list[BenchCell]
 
 
 def _plan(arguments: argparse.Namespace) -> int:
+    from indelible.bench.engines import LocalEngine
     from indelible.bench.estimate import estimate
-    from indelible.bench.local_engine import LocalEngine
     from indelible.report.format import duration
 
     like = LocalEngine(arguments.workers)
@@ -150,7 +150,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from functools import partial
 
     from indelible.base.files import write_json
-    from indelible.bench.results import collect_results, extra_fields
+    from indelible.bench.cell_records import collect_results, extra_fields
     from indelible.bench.runner import Board, run_cells
     from indelible.cli.live_table import LiveBoard
 
@@ -180,12 +180,12 @@ def _check_data(preset: "BenchPreset") -> None:
 
 
 def _engine(arguments: argparse.Namespace) -> "Engine":
-    from indelible.bench.local_engine import LocalEngine
+    from indelible.bench.engines import LocalEngine
 
     if arguments.engine == "local":
         return LocalEngine(arguments.workers, arguments.threads)
     if arguments.engine == "ray":
-        from indelible.bench.ray_engine import RayEngine
+        from indelible.bench.engines import RayEngine
 
         return RayEngine(arguments.address, gpus=arguments.gpus, cpus=arguments.cpus, threads=arguments.threads)
     raise UnknownNameError("engine", arguments.engine, ("local", "ray"))
@@ -229,10 +229,10 @@ def _results(arguments: argparse.Namespace) -> int:
     import json
 
     from indelible.base.files import write_json
-    from indelible.bench.results import collect_results, recorded_results
+    from indelible.bench.cell_records import collect_results
 
     preset, cells, store = _cells(arguments)
-    document = recorded_results(preset, store) if arguments.as_recorded else collect_results(preset, cells, store)
+    document = collect_results(preset, None if arguments.as_recorded else cells, store)
     if arguments.out is None:
         print(json.dumps(document, indent=2, allow_nan=False))
         return 0
