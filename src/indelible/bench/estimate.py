@@ -151,15 +151,17 @@ def plain_rate(
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4)
     began = 0.0
     for _ in range(2):
-        if place.type == "cuda":  # kernels are only queued when a call returns
-            torch.cuda.synchronize(place)
-        began = time.perf_counter()
+        began = _now(place)
         optimizer.zero_grad()
         F.cross_entropy(logits_of(model(images)), labels).backward()
         optimizer.step()
-    if place.type == "cuda":
-        torch.cuda.synchronize(place)
-    return batch_size / (time.perf_counter() - began)
+    return batch_size / (_now(place) - began)
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":  # kernels are only queued when a call returns
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def _machine(hardware: Mapping[str, Any]) -> str:

@@ -159,8 +159,7 @@ def list_methods(arguments: argparse.Namespace, which: Methods) -> int:
             changed = " ".join(f"{name}={_short(value)}" for name, value in one["scale_cpu"].items())
             lines.append(f"           --scale cpu: {changed}")
         lines.append("")
-    emit(arguments, documents, "\n".join(lines).rstrip())
-    return 0
+    return emit(arguments, documents, "\n".join(lines).rstrip())
 
 
 def warn_of_broken(registry: "MethodRegistry") -> None:
