@@ -23,6 +23,7 @@ from indelible.attacks import ATTACKS
 from indelible.attacks.base import PROTOCOLS
 from indelible.base.checks import setting_names
 from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.records import plain
 from indelible.base.seeding import generator
 from indelible.bench.locks import working_on
 from indelible.bench.make_run_folder import HELD_OUT, attack_into, judge
@@ -65,7 +66,8 @@ class AttackSuite:
 
     def to_json(self) -> dict[str, Any]:
         """Return the suite as plain JSON values."""
-        return {**asdict(self), "rows": [asdict(row) for row in self.rows], "left_out": list(self.left_out)}
+        found: dict[str, Any] = plain(asdict(self))
+        return found
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _extras() -> dict[str, list[str]]:
     """Return the packages of each extra that are not installed."""
+    from importlib import metadata
+
     missing: dict[str, list[str]] = {}
     for requirement in metadata.requires("indelible") or []:
         needs, _, condition = requirement.partition(";")
