@@ -109,7 +109,7 @@ def _single(arguments: argparse.Namespace, victim: "indelible.Run") -> int:
                 curve_images=_curve_images(arguments), devices=arguments.devices, nodes=arguments.nodes,
                 images=images, judged=not arguments.no_verdict, **settings,
             )  # fmt: skip
-    document = {"record": done.record.to_json(), "verdict": done.verdict()}
+    document: dict[str, Any] = {"record": done.record.to_json(), "verdict": done.verdict()}
     lines = []
     if (done.folder / TRANSFORMS).exists():  # of a pre-processing attack: the rates under every transform
         document["transforms"] = read_json(done.folder / TRANSFORMS)

@@ -14,6 +14,8 @@ from indelible.base.errors import InputError
 from indelible.cli.known_names import add_choice, data_name
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from indelible.data.images import Data, Shape
     from indelible.verification import Suspect
 
@@ -210,7 +212,8 @@ def asked_suspect(
     """Open the suspect that the options name, for a key of ``classes`` and ``shape``."""
     from indelible.verification.suspects import Persistence, open_suspect
 
-    model, normalize = None, None
+    normalize = None
+    model: Callable[[], nn.Module] | None = None
     if arguments.model is not None:
         model = partial(indelible.build_model, arguments.model, classes=classes, shape=shape)
     elif run is not None:
