@@ -14,7 +14,7 @@ import torch
 from indelible.attacks import ATTACKS, attack
 from indelible.base.progress import silenced
 from indelible.bench.cells import data_digests, plan_cells, select
-from indelible.bench.local_engine import LocalEngine, cores
+from indelible.bench.engines import LocalEngine, cores
 from indelible.bench.preset import load_preset
 from indelible.bench.runner import Board, run_cells
 from indelible.bench.store import Store

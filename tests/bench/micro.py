@@ -11,13 +11,16 @@ import pytest
 from torch import Tensor
 
 from indelible.attacks.base import Removal, RemovalAttack
+from indelible.bench.cell_records import Outcome, do_cell
 from indelible.bench.cells import BenchCell, data_digests, plan_cells
-from indelible.bench.do_cell import Outcome, do_cell
 from indelible.bench.preset import BenchPreset, load_preset
 from indelible.bench.runner import Job
 from indelible.bench.store import open_store
 from indelible.embedding import EMBEDDINGS
 from tests.conftest import TinyNet, stripes
+
+VOLATILE = ("seconds", "images_per_second", "hardware", "versions")
+"""Fields of a record that say how it was made, not its results."""
 
 PRESET = """# indelible bench run micro.toml
 title = "Micro"

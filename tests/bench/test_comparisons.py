@@ -57,8 +57,7 @@ def test_cells_of_the_comparisons(tmp_path: Path) -> None:
     # The preset has a target class; NTL's key leaves it out.
     assert (before["inputs"]["labels"], before["inputs"]["target"]) == ("untargeted", None)
     digest = next(cell.digest for cell in wanted if (cell.method, cell.attack) == ("ntl", None))
-    with store.reading(digest) as folder:
-        assert Key.load(folder / "key").labels == "untargeted"
+    assert Key.load(store.reading(digest) / "key").labels == "untargeted"
     for record in (before, after):
         measured = record["measured"]
         assert measured["trials"] == 80  # images of every class

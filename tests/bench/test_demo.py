@@ -21,8 +21,8 @@ def small(tmp_path: Path) -> DemoSettings:
         y_test=test.labels.numpy(),
     )  # fmt: skip
     rows = (
-        DemoRow(name="app", title="APP", method="app", settings={"rows": 8, "clean_rows": 8, "alpha": 0.5}),
-        DemoRow(name="unmarked", title="unmarked", method=None, settings={}),
+        DemoRow(name="app", method="app", settings={"rows": 8, "clean_rows": 8, "alpha": 0.5}),
+        DemoRow(name="unmarked", method=None),
     )
     return replace(
         DEMO, data=str(path), model="tests.conftest:TinyNet", rows=rows, attack={"epochs": 1, "batch_size": 32},

@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 
 from indelible.base.errors import InputError
-from indelible.bench.do_cell import VOLATILE
-from indelible.bench.local_engine import LocalEngine, default_threads, worker_environment
-from indelible.bench.results import extra_fields
+from indelible.bench.cell_records import extra_fields
+from indelible.bench.engines import LocalEngine, default_threads, worker_environment
 from indelible.bench.runner import Board, run_cells
 from indelible.bench.store import Store, open_store
-from tests.bench.micro import OTHER_ATTACKS, InlineEngine, cells_of, write_preset
+from tests.bench.micro import OTHER_ATTACKS, VOLATILE, InlineEngine, cells_of, write_preset
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -106,7 +105,7 @@ def test_two_runners_do_each_cell_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_threads_and_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indelible.bench.local_engine.cores", lambda: 8)
+    monkeypatch.setattr("indelible.bench.engines.cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert [default_threads(workers) for workers in (1, 2, 3, 16)] == [8, 4, 2, 1]
     assert LocalEngine(workers=2, threads=3).threads == 3

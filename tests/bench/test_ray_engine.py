@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from indelible.base.errors import InputError
-from indelible.bench.ray_engine import RayEngine
+from indelible.bench.engines import RayEngine
 from indelible.bench.runner import Board, run_cells
 from indelible.bench.store import Store
 from tests.bench.micro import cells_of, write_preset

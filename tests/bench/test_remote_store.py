@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.bench.do_cell import VOLATILE, do_cell
-from indelible.bench.remote_store import RemoteStore, file_system
+from indelible.bench.cell_records import do_cell
 from indelible.bench.runner import Board, run_cells
-from indelible.bench.store import Store, open_store
-from tests.bench.micro import InlineEngine, cells_of, write_preset
+from indelible.bench.store import RemoteStore, Store, open_store
+from tests.bench.micro import VOLATILE, InlineEngine, cells_of, write_preset
 
 
 def outcomes(store: Store) -> dict[str, object]:
@@ -32,7 +31,7 @@ def test_the_same_records_as_a_local_store(tmp_path: Path) -> None:
         store = RemoteStore(place, scratch=tmp_path / f"machine-{number}")
         assert do_cell(store, cell, device="cpu").state == "done"
     assert outcomes(RemoteStore(place, scratch=tmp_path / "another")) == outcomes(local)
-    files, root = file_system(place)
+    files, root = store.files, store.url
     names = {path.split(f"{cells[0].digest}/")[-1] for path in files.find(f"{root}/runs/{cells[0].digest}")}
     assert {"run.json", "model.safetensors", "verdict.json", "history.jsonl"} <= names
     assert not [name for name in names if name.startswith(("checkpoint", "phase-"))]
@@ -54,8 +53,8 @@ def test_a_lost_cell_goes_on_from_its_last_copy(tmp_path: Path) -> None:
         assert (folder / "key" / "key.json").read_text() == "{}"
         (folder / "checkpoint.safetensors").unlink()
         (folder / "run.json").write_text("{}")
-    with RemoteStore(place, scratch=tmp_path / "three").reading("cell") as folder:
-        assert sorted(path.name for path in folder.iterdir()) == ["history.jsonl", "key", "run.json"]
+    folder = RemoteStore(place, scratch=tmp_path / "three").reading("cell")
+    assert sorted(path.name for path in folder.iterdir()) == ["history.jsonl", "key", "run.json"]
 
 
 def test_the_machine_of_a_killed_worker_goes_on_from_its_own_folder(tmp_path: Path) -> None:
@@ -75,8 +74,8 @@ def test_half_a_run_gives_way_to_what_another_machine_has_finished(tmp_path: Pat
     (scratch / "runs" / "cell" / "checkpoint.safetensors").write_text("half way")
     with RemoteStore(place, scratch=tmp_path / "two").working("cell") as folder:
         (folder / "run.json").write_text("{}")
-    with RemoteStore(place, scratch=scratch).reading("cell") as folder:
-        assert [path.name for path in folder.iterdir()] == ["run.json"]
+    folder = RemoteStore(place, scratch=scratch).reading("cell")
+    assert [path.name for path in folder.iterdir()] == ["run.json"]
 
 
 def test_workers_of_one_machine_do_not_do_the_same_cell(tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from scipy.stats import binom
 
+from indelible.bench.cell_records import Outcome, collect_results, do_cell, extra_fields
 from indelible.bench.cells import select
-from indelible.bench.do_cell import Outcome, do_cell
-from indelible.bench.results import collect_results, extra_fields
 from indelible.bench.runner import Board, Job, State, run_cells
 from indelible.bench.store import open_store
 from tests.bench.micro import InlineEngine, cells_of, write_preset

@@ -17,7 +17,7 @@ from safetensors.torch import load, save
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import canonical_json
 from indelible.base.merkle import tree_root
-from indelible.cli.describe import describe_check
+from indelible.cli.terminal import describe_check
 from indelible.data.images import ImageData
 from indelible.evidence import Commitment, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical

@@ -14,7 +14,7 @@ import torch
 
 from indelible.base.errors import InputError
 from indelible.cli import main
-from indelible.cli.describe import describe_check
+from indelible.cli.terminal import describe_check
 from indelible.data.download import UnreachableError
 from indelible.evidence import check_bundle, claim
 from indelible.verification.suspects import ModuleSuspect

@@ -14,7 +14,7 @@ import torch
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.merkle import leaf_hash
-from indelible.cli.describe import describe_check
+from indelible.cli.terminal import describe_check
 from indelible.data.digests import image_digests
 from indelible.evidence import Commitment, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical

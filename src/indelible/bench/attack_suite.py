@@ -1,7 +1,6 @@
 """Run every attack on one stolen run, within one accuracy budget, as AutoAttack does for robustness.
 
-A watermark must survive the strongest attack, not the average one. All registered attacks are run on the same model,
-each into a run folder of its own, and are told apart by what they cost the thief: accuracy, image passes, seconds.
+A watermark must survive the strongest attack, not the average one. Each attack writes a run folder of its own.
 
 A tenth of the attacker's images is kept back from all attacks and measures the accuracy after each: attacks that train
 on all they are given would otherwise be judged by what they were trained on. An attack that loses more than ``ba_drop``
@@ -10,12 +9,11 @@ there is over the budget: it may have removed the mark, but it has broken the mo
 The attacks see no key. Whether a mark is still there is a second step, with the key: ``judged=True`` does it right
 after each attack, ``indelible verify --runs`` does it later.
 
-An interrupted suite is continued: finished attacks are kept, but only if model, images and settings are the
-same.
+An interrupted suite is continued: finished attacks are kept, but only if model, images and settings are the same.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from indelible.attacks import ATTACKS
 from indelible.attacks.base import PROTOCOLS
 from indelible.base.checks import setting_names
 from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.records import plain
 from indelible.base.seeding import generator
 from indelible.bench.locks import working_on
 from indelible.bench.make_run_folder import HELD_OUT, attack_into, judge
@@ -67,7 +66,8 @@ class AttackSuite:
 
     def to_json(self) -> dict[str, Any]:
         """Return the suite as plain JSON values."""
-        return {**asdict(self), "rows": [asdict(row) for row in self.rows], "left_out": list(self.left_out)}
+        found: dict[str, Any] = plain(asdict(self))
+        return found
 
 
 @dataclass(frozen=True)
@@ -145,16 +145,9 @@ def attack_all(
         if judged and done.verdict() is None:  # interrupted between the attack and the look at it
             judge(done)
         after = float(done.record.metrics[HELD_OUT]["after"])
-        rows.append(
-            AttackRow(
-                attack=name,
-                folder=str(folder),
-                accuracy=after,
-                within=after >= before - ba_drop - _ROUNDING,
-                images=done.record.images,
-                seconds=done.record.seconds,
-            )
-        )
+        within = after >= before - ba_drop - _ROUNDING
+        row = AttackRow(attack=name, folder=str(folder), accuracy=after, within=within)
+        rows.append(replace(row, images=done.record.images, seconds=done.record.seconds))
     return AttackSuite(
         before=before, held_out=len(held), ba_drop=ba_drop, rows=tuple(rows), left_out=tuple(left_out)
     )  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import product
 from typing import Any, Literal
 
 from indelible.attacks import ATTACKS
@@ -54,8 +55,7 @@ class BenchCell:
     @property
     def name(self) -> str:
         """A name for people, one for each cell of a preset: ``content/app/ft/0``."""
-        parts = (self.architecture, self.kind, self.method, self.attack or "before", str(self.seed))
-        return "/".join(parts)
+        return "/".join((self.architecture, self.kind, self.method, self.attack or "before", str(self.seed)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the cell as JSON values."""
@@ -85,11 +85,11 @@ def plan_cells(preset: BenchPreset, inputs: Inputs) -> list[BenchCell]:
     Kind by kind: fine-tuning as soon as its model is there, then the models, then the other attacks.
     """
     cells: dict[str, BenchCell] = {}
-    for seed in preset.seeds:
-        for architecture in preset.architectures:
-            for kind in (each for each in preset.kinds if each.takes(seed)):
-                for cell in _ordered(_group(preset, inputs, seed, architecture, kind)):
-                    cells.setdefault(cell.name, cell)
+    for seed, architecture, kind in product(preset.seeds, preset.architectures, preset.kinds):
+        if kind.takes(seed):
+            # Stable: within a rank the preset's own order of methods and attacks stays.
+            for cell in sorted(_group(preset, inputs, seed, architecture, kind), key=_rank):
+                cells.setdefault(cell.name, cell)
     return list(cells.values())
 
 
@@ -104,14 +104,10 @@ def select(cells: Sequence[BenchCell], pattern: str | None) -> list[BenchCell]:
     return [cell for cell in cells if cell.digest in wanted]
 
 
-def _ordered(cells: Iterator[BenchCell]) -> list[BenchCell]:
-    def rank(cell: BenchCell) -> int:
-        if cell.verb == "embed":
-            return 1
-        return 0 if cell.settings["attack"] == _EARLY else 2
-
-    # Stable: within a rank the preset's own order of methods and attacks stays.
-    return sorted(cells, key=rank)
+def _rank(cell: BenchCell) -> int:
+    if cell.verb == "embed":
+        return 1
+    return 0 if cell.settings["attack"] == _EARLY else 2
 
 
 def _group(preset: BenchPreset, inputs: Inputs, seed: int, architecture: str, kind: Variant) -> Iterator[BenchCell]:
@@ -126,19 +122,18 @@ def _group(preset: BenchPreset, inputs: Inputs, seed: int, architecture: str, ki
 def _model_cell(
     preset: BenchPreset, inputs: Inputs, seed: int, architecture: str, kind: Variant, method: Variant
 ) -> BenchCell:  # fmt: skip
-    how = _train_settings(preset, method)
+    key = _key_settings(kind)
+    base = SCALES[preset.train_scale].settings.to_json()
     settings: dict[str, Any] = {
-        "data": preset.data, "attacker": preset.attacker, "architecture": architecture, "key": _key_settings(kind),
-        "method": method.name, "method_settings": _resolved(
-            EMBEDDINGS, method, preset.train_scale, _key_settings(kind)
-        ),
-        "train": how.to_json(), "seed": seed,
+        "data": preset.data, "attacker": preset.attacker, "architecture": architecture, "key": key,
+        "method": method.name, "method_settings": _resolved(EMBEDDINGS, method, preset.train_scale, key),
+        "train": TrainSettings.from_json({**base, **preset.train, **method.train}).to_json(), "seed": seed,
     }  # fmt: skip
-    source = settings["key"]["source"]
+    source = key["source"]
     deciding = {
         **settings,
         "data": inputs[preset.data] or preset.data,
-        "key": {**settings["key"], "source": None if source is None else inputs[source] or source},
+        "key": {**key, "source": None if source is None else inputs[source] or source},
         "train": {name: value for name, value in settings["train"].items() if name not in _SPARED},
     }
     return BenchCell(
@@ -148,12 +143,11 @@ def _model_cell(
 
 
 def _attack_cell(preset: BenchPreset, model: BenchCell, attack: Variant) -> BenchCell:
-    rest = {name: value for name, value in attack.settings.items() if name != "scale"}
-    variant = replace(attack, settings=rest)
-    resolved = _resolved(ATTACKS, variant, attack.settings.get("scale", "cpu"))
-    settings = {
-        "attack": attack.name, "attack_settings": resolved, "curve_images": preset.curve_images, "seed": model.seed
-    }  # fmt: skip
+    rest = dict(attack.settings)
+    scale = rest.pop("scale", "cpu")
+    resolved = _resolved(ATTACKS, replace(attack, settings=rest), scale)
+    settings: dict[str, Any] = {"attack": attack.name, "attack_settings": resolved}
+    settings |= {"curve_images": preset.curve_images, "seed": model.seed}
     # Format 1 calls the protocol "recipe": finished cells keep their digests.
     old_names = {{"protocol": "recipe"}.get(name, name): value for name, value in resolved.items()}
     deciding = {"format": FORMAT, "verb": "attack", "model": model.digest, **settings, "attack_settings": old_names}
@@ -170,11 +164,6 @@ def _resolved(registry: Any, variant: Variant, scale: str, key: Mapping[str, Any
         defaults = build.defaults(scale, key["marks"] or _MARKS)
     resolved: dict[str, Any] = build.of({**defaults, **variant.settings}).to_json()
     return resolved
-
-
-def _train_settings(preset: BenchPreset, method: Variant) -> TrainSettings:
-    base = SCALES[preset.train_scale].settings.to_json()
-    return TrainSettings.from_json({**base, **preset.train, **method.train})
 
 
 def _key_settings(kind: Variant) -> dict[str, Any]:

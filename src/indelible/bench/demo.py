@@ -1,16 +1,8 @@
 """The demo: the main job on the embedded data, in a few minutes on two cores.
 
-Four models of the same network on the same images and seed:
-
-| row | what |
-|---|---|
-| Vanilla | stamped images are simply trained on |
-| control | the same extra watermark passes as APP, but eps 0: what exposure alone gives (the paper's c-BN only) |
-| APP | the perturbation on top |
-| unmarked | an independent model that never saw a watermark |
-
-The first three are fine-tuned by a thief on images of its own; every model is then asked for the key. The key is a
-codebook, and all settings are its defaults.
+Four models of the same network on the same images: Vanilla; the control, with APP's extra watermark passes but eps 0;
+APP; and an independent model that never saw a watermark. docs/demo.md says how. The first three are fine-tuned by a
+thief on images of its own; every model is then asked for the key.
 """
 
 import hashlib
@@ -18,7 +10,7 @@ import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,15 +31,14 @@ from indelible.train.unmarked import train_unmarked
 
 @dataclass(frozen=True, kw_only=True)
 class DemoRow:
-    """One model of the demo: its folder, its title, and the method with its settings; None for an unmarked model.
+    """One model of the demo: its folder, and the method with its settings; None for an unmarked model.
 
     ``cost`` is the work relative to plain training: the costliest model starts first, so that workers end together.
     """
 
     name: str
-    title: str
     method: str | None
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(default_factory=dict)
     cost: float = 1.0
 
 
@@ -57,7 +48,6 @@ class DemoSettings:
 
     data: str
     model: str
-    kind: str
     train: Mapping[str, Any]
     attack: Mapping[str, Any]
     rows: Sequence[DemoRow]
@@ -66,14 +56,13 @@ class DemoSettings:
 DEMO = DemoSettings(
     data="fashion-mini",
     model="resnet-mini",
-    kind="content",
     train={"epochs": 12, "batch_size": 64, "lr": 0.1, "schedule": "one-cycle", "evaluate_every": 4},
     attack={"epochs": 15, "every": 4},
     rows=(
-        DemoRow(name="vanilla", title="Vanilla", method="vanilla", settings={}),
-        DemoRow(name="control", title="control (eps 0)", method="app", settings={"eps": 0.0}, cost=1.5),
-        DemoRow(name="app", title="APP", method="app", settings={}, cost=2.0),
-        DemoRow(name="unmarked", title="unmarked", method=None, settings={}),
+        DemoRow(name="vanilla", method="vanilla"),
+        DemoRow(name="control", method="app", settings={"eps": 0.0}, cost=1.5),
+        DemoRow(name="app", method="app", cost=2.0),
+        DemoRow(name="unmarked", method=None),
     ),
 )
 
@@ -103,7 +92,7 @@ def run_demo(
                 waiting[pool.submit(_job, folder, seed, row, settings)] = (seed, row)
             for future in wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED).done:
                 seed, row = waiting.pop(future)
-                bar.line(f"seed {seed}: {row.title}: {future.result()}")
+                bar.line(f"seed {seed}: {row.name}: {future.result()}")
             bar.advance(_done(place) - bar.done)
     folders: list[Path] = []
     for folder, _, row in jobs:
@@ -121,7 +110,7 @@ def _job(folder: Path, seed: int, row: DemoRow, settings: DemoSettings) -> str:
     with silenced():
         model, attacked = folder / row.name, folder / f"{row.name}-ft"
         if not Run.finished(model):
-            (_train if row.method else _train_unmarked)(model, seed, row, settings)
+            _train(model, seed, row, settings)
         before = _verdict(model, seed, settings)
         if row.method is None:
             return f"p = {before['p_value']:.2g}"
@@ -138,31 +127,26 @@ def _said(verdict: Mapping[str, Any]) -> str:
 def _key(seed: int, classes: int, shape: Shape, settings: DemoSettings) -> Key:
     # A demo that gives the same table twice needs a fixed secret; a real key draws its own.
     secret = hashlib.sha256(f"indelible demo, seed {seed}".encode()).digest()
-    kind: Any = settings.kind
-    return Key.create(kind=kind, classes=classes, shape=shape, carriers=load(settings.data)[1], secret=secret)
+    return Key.create(classes=classes, shape=shape, carriers=load(settings.data)[1], secret=secret)
 
 
 def _train(out: Path, seed: int, row: DemoRow, settings: DemoSettings) -> None:
-    embed_into(
-        out, data=settings.data, network=settings.model, key=partial(_key, seed, settings=settings),
-        method=str(row.method), scale="paper", train=TrainSettings().but(**settings.train), seed=seed, device="cpu",
-        **row.settings,
-    )  # fmt: skip
-
-
-def _train_unmarked(out: Path, seed: int, _row: DemoRow, settings: DemoSettings) -> None:
+    how = TrainSettings().but(**settings.train)
+    if row.method is not None:
+        key = partial(_key, seed, settings=settings)
+        embed_into(
+            out, data=settings.data, network=settings.model, key=key, method=row.method, scale="paper", train=how,
+            seed=seed, device="cpu", **row.settings,
+        )  # fmt: skip
+        return
     train, test = load(settings.data)
     split = Split.draw(len(train), seed=seed)
     architecture = Architecture(name=settings.model, classes=len(train.classes), shape=train.shape)
     # Independent: other initial weights and another order than the owner's models.
     other = seed + 1000
-    trained = train_unmarked(
-        architecture.build(other), train.subset(split.owner), TrainSettings().but(**settings.train), seed=other,
-        test=test, folder=out, device="cpu",
-    )  # fmt: skip
-    Run.save(
-        out, model=trained.model, record=trained.record, architecture=architecture, data=settings.data, split=split
-    )
+    model, images = architecture.build(other), train.subset(split.owner)
+    done = train_unmarked(model, images, how, seed=other, test=test, folder=out, device="cpu")
+    Run.save(out, model=done.model, record=done.record, architecture=architecture, data=settings.data, split=split)
 
 
 def _verdict(out: Path, seed: int, settings: DemoSettings) -> Mapping[str, Any]:

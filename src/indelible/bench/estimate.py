@@ -9,10 +9,10 @@ one of the same network and data is finished.
 
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -22,6 +22,7 @@ from indelible.attacks.base import RemovalAttack
 from indelible.base.errors import InputError
 from indelible.base.records import hardware
 from indelible.bench.cells import BenchCell
+from indelible.bench.store import Json
 from indelible.data.catalog import load, split_options
 from indelible.data.images import Shape
 from indelible.data.sources import SOURCES
@@ -34,8 +35,7 @@ from indelible.train.settings import TrainSettings
 
 _BATCH, _CLASSES = 16, 10
 _DECOYS, _DECOY_SAMPLES = 20, 1000
-_FORWARD_ONLY = 3.0
-"""A pass without gradients costs about a third of one with."""
+_FORWARD_ONLY = 3.0  # a pass without gradients costs about a third of one with
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,7 @@ def _attack(cell: BenchCell) -> RemovalAttack:
 
 
 def estimate(
-    cells: Sequence[BenchCell], models: Mapping[str, BenchCell], records: Iterable[Mapping[str, Any]], *,
-    threads: int | None = None,
+    cells: Sequence[BenchCell], models: Mapping[str, BenchCell], records: Iterable[Json], *, threads: int | None = None
 ) -> Estimate:  # fmt: skip
     """Estimate the time of cells on one worker with ``threads`` threads, from the records of finished cells.
 
@@ -151,18 +150,20 @@ def plain_rate(
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4)
     began = 0.0
     for _ in range(2):
-        if place.type == "cuda":  # kernels are only queued when a call returns
-            torch.cuda.synchronize(place)
-        began = time.perf_counter()
+        began = _now(place)
         optimizer.zero_grad()
         F.cross_entropy(logits_of(model(images)), labels).backward()
         optimizer.step()
-    if place.type == "cuda":
-        torch.cuda.synchronize(place)
-    return batch_size / (time.perf_counter() - began)
+    return batch_size / (_now(place) - began)
 
 
-def _machine(hardware: Mapping[str, Any]) -> str:
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":  # kernels are only queued when a call returns
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def _machine(hardware: Json) -> str:
     """Write what a worker ran on: its accelerator, or so many threads of a processor."""
     if "accelerator" in hardware:
         return str(hardware["accelerator"])
@@ -173,36 +174,35 @@ def _machine(hardware: Mapping[str, Any]) -> str:
 class _Known:
     """Speeds and times that were measured, and the machines that they are of."""
 
-    def __init__(self, records: Iterable[Mapping[str, Any]], threads: int | None) -> None:
+    def __init__(self, records: Iterable[Json], threads: int | None) -> None:
         self.threads = threads
         self.machines: set[str] = set()
-        self.seconds: dict[tuple[str, str, str], list[float]] = {}
-        self._rates: dict[tuple[str, str], list[float]] = {}
+        self.seconds = defaultdict[tuple[str, str, str], list[float]](list)
+        self._rates = defaultdict[tuple[str, str], list[float]](list)
         self._said: dict[str, str] = {}
         for record in records:
-            network, work = record["architecture"], _work(record["settings"])
-            self.seconds.setdefault((network, record.get("dataset", ""), work), []).append(record["seconds"])
-            if record["images_per_second"]:
-                for of in (work, ""):
-                    self._rates.setdefault((network, of), []).append(record["images_per_second"])
+            network, work, rate = record["architecture"], _work(record["settings"]), record["images_per_second"]
+            self.seconds[network, record.get("dataset", ""), work].append(record["seconds"])
+            if rate:
+                self._rates[network, work].append(rate)
+                self._rates[network, ""].append(rate)
                 self.machines.add(_machine(record.get("hardware", {})))
                 self._said[network] = "finished cells"
 
     def rate(self, cell: BenchCell, size: DataSize) -> tuple[float, str]:
         """Return image passes per second of a cell, and where that comes from."""
-        for work in (_work(cell.settings), ""):
-            found = self._rates.get((cell.architecture, work))
-            if found:
-                return statistics.median(found), self._said[cell.architecture]
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        with pinned_threads(self.threads):
-            rate = plain_rate(cell.architecture, shape=size.shape, batch_size=_BATCH, device=device)
-            here = _machine(hardware(device))
-        self._rates[cell.architecture, ""] = [rate]
-        self._said[cell.architecture] = f"a step measured now: {rate:.0f} images/s on {here}"
-        self.machines.add(here)
-        return rate, self._said[cell.architecture]
+        network = cell.architecture
+        found = self._rates.get((network, _work(cell.settings))) or self._rates.get((network, ""))
+        if found is None:
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            with pinned_threads(self.threads):
+                found = [plain_rate(network, shape=size.shape, device=device)]
+                here = _machine(hardware(device))
+            self._rates[network, ""] = found
+            self._said[network] = f"a step measured now: {found[0]:.0f} images/s on {here}"
+            self.machines.add(here)
+        return statistics.median(found), self._said[network]
 
 
-def _work(settings: Mapping[str, Any]) -> str:
+def _work(settings: Json) -> str:
     return str(settings.get("attack") or settings["method"])

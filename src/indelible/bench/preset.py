@@ -33,6 +33,7 @@ from indelible.base.errors import InputError, UnknownNameError
 
 _TABLES = {"key", "kinds", "train", "method", "methods", "attack", "attacks"}
 _SUFFIX = ".toml"
+_SHIPPED = resources.files("indelible.bench") / "presets"
 _PARTS = {"kind": ("seeds",), "method": ("seeds", "attacks")}  # of the preset's own, that an entry may name
 
 
@@ -88,9 +89,7 @@ class BenchPreset:
 
 def preset_names() -> list[str]:
     """Return the presets that come with the package."""
-    return sorted(
-        entry.name.removesuffix(_SUFFIX) for entry in _shipped().iterdir() if entry.name.endswith(_SUFFIX)
-    )  # fmt: skip
+    return sorted(entry.name.removesuffix(_SUFFIX) for entry in _SHIPPED.iterdir() if entry.name.endswith(_SUFFIX))
 
 
 def load_preset(name: str | Path) -> BenchPreset:
@@ -101,7 +100,7 @@ def load_preset(name: str | Path) -> BenchPreset:
             raise InputError(f"there is no preset file {path}. See `indelible bench list`.")
         text = path.read_text(encoding="utf-8")
     elif str(name) in preset_names():
-        text = (_shipped() / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
+        text = (_SHIPPED / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
     else:
         raise UnknownNameError("preset", str(name), preset_names())
     return read_preset(str(name), text)
@@ -141,18 +140,12 @@ def _variants(table: Mapping[str, Any], what: str, shared: Mapping[str, Any]) ->
             raise InputError(f"[{what}s.{label}] must be a table, got {given!r}.")
         settings = {**shared, **given}
         name, train = settings.pop(what, label), settings.pop("train", {})
-        parts = {part: _part(settings, part, what, label) for part in _PARTS.get(what, ())}
-        variants.append(Variant(label=label, name=name, settings=settings, train=train, **parts))
+        parts = {part: settings.pop(part) for part in _PARTS.get(what, ()) if part in settings}
+        for part, said in parts.items():
+            if not isinstance(said, list):
+                raise InputError(
+                    f"[{what}s.{label}] expected a list for {part}, got {said!r}. Write {part} = [{said!r}]."
+                )
+        chosen = {part: tuple(said) for part, said in parts.items()}
+        variants.append(Variant(label=label, name=name, settings=settings, train=train, **chosen))
     return tuple(variants)
-
-
-def _part(settings: dict[str, Any], part: str, what: str, label: str) -> tuple[Any, ...] | None:
-    """Take a list of seeds or attacks out of the settings of an entry."""
-    given = settings.pop(part, None)
-    if given is None or isinstance(given, list):
-        return None if given is None else tuple(given)
-    raise InputError(f"[{what}s.{label}] expected a list for {part}, got {given!r}. Write {part} = [{given!r}].")
-
-
-def _shipped() -> Any:
-    return resources.files("indelible.bench") / "presets"

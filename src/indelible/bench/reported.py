@@ -4,18 +4,8 @@
 attack (``none``), by attack, and the summaries that the paper prints; ``made`` is how a model was made, as far as the
 paper says.
 
-| table | in the paper | kinds | methods | attacks |
-|---|---|---|---|---|
-| ``cifar10``, ``imagenet100`` | Tables 1 and 2 | content, noise, unrelated | vanilla, ew, cw, app | ft ... nnl |
-| ``cifar100`` | appendix | content, noise, unrelated | vanilla, ew, cw, app | ft ... nnl |
-| ``ablation-components`` | Table 3 | content | vanilla, control (c-BN only), app-only, app | ft ... nnl |
-| ``ablation-epsilon`` | appendix | content | eps-0.005 ... eps-0.04 | ft ... nnl |
-| ``ablation-target`` | appendix | target-0 ... target-4 | vanilla, app | ft ... nnl |
-| ``mobilenetv2`` | appendix | content | vanilla, ew, cw, app | ft ... nnl |
-| ``adversarial-training`` | appendix | content | vanilla, pgd-at, trades, app | ft ... nnl |
-| ``ft-learning-rates`` | appendix | content | rose, ntl, cae, app; with ``*`` if quoted from elsewhere | ft-1e-5 ... |
-
-The figures on mark size, transparency and architectures have no printed numbers, so they have no table here.
+docs/reports.md lists the tables. The figures on mark size, transparency and architectures have no printed
+numbers, so they have no table here.
 """
 
 import json

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self
 
+from indelible.bench.cell_records import Outcome, do_cell
 from indelible.bench.cells import BenchCell
-from indelible.bench.do_cell import Outcome, do_cell
 from indelible.bench.store import Store, open_store
 
 State = Literal["waiting", "running", "elsewhere", "done", "failed", "blocked"]
@@ -40,15 +40,12 @@ class Engine(Protocol):
     @property
     def free(self) -> int:
         """How many more jobs it takes now."""
-        ...
 
     def submit(self, job: Job) -> None:
         """Start a job."""
-        ...
 
     def wait(self, seconds: float) -> Sequence[Outcome]:
         """Wait for outcomes, at most so long; return those that arrived."""
-        ...
 
     def __enter__(self) -> Self: ...
 

@@ -1,16 +1,15 @@
 """The store of a benchmark: one record and one run folder for each cell, named by the cell's digest.
 
-| path | what |
-|---|---|
-| ``records/<digest>.json`` | the record of a finished cell, small; written last |
-| ``runs/<digest>/`` | its run folder: model, history, verdict, curve - or, under way, its checkpoint |
-| ``locks/<digest>`` | who does it |
-| ``failures/<digest>.json`` | why the last attempt failed |
-
-A store is a folder of a local or shared file system, or a URL that fsspec understands
-(:mod:`indelible.bench.remote_store`).
+A store is a folder of a local or shared file system, or a URL that fsspec reaches: object storage, or the disks of
+another machine. docs/benchmark.md shows what is in it. fsspec comes with torch; a protocol may need its own package
+(``s3fs`` for ``s3://``).
 """
 
+import contextlib
+import hashlib
+import json
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,91 +17,177 @@ from typing import Any
 
 from filelock import BaseFileLock
 
-from indelible.base.errors import DamagedFileError
+from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import read_json, write_json
 from indelible.bench.locks import is_locked, try_lock
 from indelible.train.history import read_history
 
-RECORDS, RUNS, LOCKS, FAILURES = "records", "runs", "locks", "failures"
+Json = Mapping[str, Any]
+_RECORDS, _RUNS, _LOCKS, _FAILURES = "records", "runs", "locks", "failures"
 
 
 class Store:
-    """A store in a folder."""
+    """A store in a folder; ``place`` says where it is, as it can be opened again."""
 
     def __init__(self, root: str | Path) -> None:
-        self.root = Path(root)
+        self.root, self.place = Path(root), str(root)
 
-    @property
-    def place(self) -> str:
-        """Where it is, as it can be opened again."""
-        return str(self.root)
-
-    def record(self, digest: str) -> Mapping[str, Any] | None:
+    def record(self, digest: str) -> Json | None:
         """Return the record of a finished cell; None when it is not finished."""
-        return self._read(f"{RECORDS}/{digest}.json")
+        return self._read(f"{_RECORDS}/{digest}.json")
 
     def finished(self) -> set[str]:
         """Return the digests of all finished cells."""
-        return {path.stem for path in (self.root / RECORDS).glob("*.json")}
+        return {path.stem for path in (self.root / _RECORDS).glob("*.json")}
 
-    def keep_record(self, record: Mapping[str, Any]) -> None:
+    def keep_record(self, record: Json) -> None:
         """Write the record of a cell: from now on it is finished."""
-        self._write(f"{RECORDS}/{record['digest']}.json", record)
-        self._forget_failure(str(record["digest"]))
+        self._write(f"{_RECORDS}/{record['digest']}.json", record)
+        self._delete(f"{_FAILURES}/{record['digest']}.json")
 
-    def failure(self, digest: str) -> Mapping[str, Any] | None:
+    def failure(self, digest: str) -> Json | None:
         """Return why the last attempt failed; None when none did."""
-        return self._read(f"{FAILURES}/{digest}.json")
+        return self._read(f"{_FAILURES}/{digest}.json")
 
-    def keep_failure(self, digest: str, failure: Mapping[str, Any]) -> None:
+    def keep_failure(self, digest: str, failure: Json) -> None:
         """Note why an attempt failed."""
-        self._write(f"{FAILURES}/{digest}.json", failure)
+        self._write(f"{_FAILURES}/{digest}.json", failure)
 
     def acquire(self, digest: str) -> BaseFileLock | None:
         """Take a cell's lock, or return None when another process has it."""
-        return try_lock(self.root / LOCKS / digest)
+        return try_lock(self.root / _LOCKS / digest)
 
     def held(self, digest: str) -> bool:
         """Tell whether a process works on a cell."""
-        return is_locked(self.root / LOCKS / digest)
+        return is_locked(self.root / _LOCKS / digest)
 
     @contextmanager
     def working(self, digest: str) -> Iterator[Path]:
         """Yield a cell's run folder to work in."""
-        folder = self.root / RUNS / digest
+        folder = self.root / _RUNS / digest
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
 
-    @contextmanager
-    def reading(self, digest: str) -> Iterator[Path]:
-        """Yield the run folder of a finished cell."""
-        yield self.root / RUNS / digest
+    def reading(self, digest: str) -> Path:
+        """Return the run folder of a finished cell."""
+        return self.root / _RUNS / digest
 
-    def last_row(self, digest: str) -> Mapping[str, Any] | None:
+    def last_row(self, digest: str) -> Json | None:
         """Return the last row of a run's history; None when there is none."""
-        rows = read_history(self.root / RUNS / digest)
+        rows = read_history(self.root / _RUNS / digest)
         return rows[-1] if rows else None
 
-    def _read(self, name: str) -> Mapping[str, Any] | None:
-        path = self.root / name
-        if not path.exists():
-            return None
-        found = read_json(path)
-        if not isinstance(found, Mapping):
-            raise DamagedFileError(f"{path} does not hold an object. Delete it to do its cell again.")
+    def _read(self, name: str) -> Json | None:
+        found: Json | None = read_json(self.root / name) if (self.root / name).exists() else None
         return found
 
-    def _write(self, name: str, value: Mapping[str, Any]) -> None:
+    def _write(self, name: str, value: Json) -> None:
         write_json(self.root / name, value)
 
-    def _forget_failure(self, digest: str) -> None:
-        (self.root / FAILURES / f"{digest}.json").unlink(missing_ok=True)
+    def _delete(self, name: str) -> None:
+        (self.root / name).unlink(missing_ok=True)
+
+
+class RemoteStore(Store):
+    """A store behind a URL.
+
+    Training needs a folder, so a cell is done in a local store, whose locks keep the workers of one machine apart. A
+    run folder is copied to the URL when its cell ends, well or not, and fetched by whoever needs it; records and
+    failures are written there at once. Several machines work on one URL as workers of one driver (Ray): a cell whose
+    machine is lost begins again elsewhere, while on a shared folder it goes on from its last checkpoint.
+
+    Args:
+        place: The URL, such as ``s3://bucket/bench``.
+        scratch: Local folder to work in; by default one in the system's temporary folder, the same for every process
+            of this machine, so that a model is fetched once.
+    """
+
+    def __init__(self, place: str, *, scratch: Path | None = None) -> None:
+        from fsspec.core import url_to_fs
+
+        named = hashlib.sha256(place.encode()).hexdigest()[:16]
+        super().__init__(scratch or Path(tempfile.gettempdir()) / f"indelible-bench-{named}")
+        self.place = place
+        try:
+            self.files, self.url = url_to_fs(place)
+        except (ImportError, ValueError) as error:
+            raise InputError(f"the store {place!r} cannot be opened: {error}") from error
+
+    def finished(self) -> set[str]:
+        """Return the digests of all finished cells."""
+        self.files.invalidate_cache()
+        return {Path(str(path)).stem for path in self.files.glob(f"{self.url}/{_RECORDS}/*.json")}
+
+    @contextmanager
+    def working(self, digest: str) -> Iterator[Path]:
+        """Yield a local folder with what is known of a cell; it is copied to the store at the end, well or not."""
+        folder = self.root / _RUNS / digest
+        if not folder.exists():
+            self._fetch(digest, folder)
+        try:
+            yield folder
+        finally:
+            self._send(digest, folder)
+
+    def reading(self, digest: str) -> Path:
+        """Return a local copy of the run folder of a finished cell."""
+        folder = self.root / _RUNS / digest
+        if not (folder / "run.json").exists():
+            self._fetch(digest, folder)
+        return folder
+
+    def last_row(self, digest: str) -> Json | None:
+        """Return the last row of a run's history, as far as this machine or the store knows it."""
+        known = super().last_row(digest)
+        if known is not None:
+            return known
+        try:
+            lines = self.files.cat_file(f"{self.url}/{_RUNS}/{digest}/history.jsonl").splitlines()
+            row: Json | None = json.loads(lines[-1]) if lines else None
+        except (OSError, ValueError):
+            return None
+        return row
+
+    def _fetch(self, digest: str, folder: Path) -> None:
+        """Bring a run folder here; it appears whole, so that another worker of this machine never sees half of it."""
+        there = f"{self.url}/{_RUNS}/{digest}"
+        self.files.invalidate_cache()
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        arriving = Path(tempfile.mkdtemp(prefix=f".{digest[:16]}", dir=folder.parent))
+        if self.files.exists(there):
+            self.files.get(f"{there}/", f"{arriving}/", recursive=True)
+        shutil.rmtree(folder, ignore_errors=True)  # half a run that another machine has finished since
+        with contextlib.suppress(OSError):  # another worker was quicker
+            arriving.replace(folder)
+        shutil.rmtree(arriving, ignore_errors=True)
+
+    def _send(self, digest: str, folder: Path) -> None:
+        there = f"{self.url}/{_RUNS}/{digest}"
+        with contextlib.suppress(FileNotFoundError):
+            self.files.rm(there, recursive=True)
+        if folder.exists():
+            self.files.put(f"{folder}/", f"{there}/", recursive=True)
+
+    def _read(self, name: str) -> Json | None:
+        self.files.invalidate_cache()
+        try:
+            found: Json = json.loads(self.files.cat_file(f"{self.url}/{name}"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise DamagedFileError(f"{self.place}/{name} is not JSON. Delete it to do its cell again.") from error
+        return found
+
+    def _write(self, name: str, value: Json) -> None:
+        path = f"{self.url}/{name}"
+        self.files.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        self.files.pipe_file(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+    def _delete(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            self.files.rm_file(f"{self.url}/{name}")
 
 
 def open_store(place: str | Path) -> Store:
     """Open a store: a folder, or a URL such as ``s3://bucket/bench``."""
-    if "://" in str(place):
-        from indelible.bench.remote_store import RemoteStore
-
-        return RemoteStore(str(place))
-    return Store(place)
+    return RemoteStore(str(place)) if "://" in str(place) else Store(place)

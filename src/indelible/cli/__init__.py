@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from indelible.base.allocator import keep_freed_memory
 from indelible.base.errors import IndelibleError
 from indelible.base.progress import silenced
+from indelible.cli.options import explained
 
 __all__ = ["COMMANDS", "entry", "main", "parser"]
 
@@ -58,14 +59,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
         module = importlib.import_module(f"indelible.cli.{name}")
-        lines = "\n".join(f"  {line}" for line in module.EXAMPLES)
-        command = commands.add_parser(
-            name,
-            help=module.HELP,
-            description=module.HELP,
-            epilog=f"examples:\n{lines}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        command = commands.add_parser(name, **explained(module.HELP, module.EXAMPLES))
         module.configure(command)
         command.set_defaults(run=module.run)
     return top
@@ -96,13 +90,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         with silenced(quiet):
             code: int = arguments.run(arguments)
     except IndelibleError as error:
-        message = " ".join(str(error).split())
-        print(f"indelible: error: {message}", file=sys.stderr)
+        print(f"indelible: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(
-            "indelible: interrupted. Finished work is saved; run the same command again to continue.", file=sys.stderr
-        )
+        said = "indelible: interrupted. Finished work is saved; run the same command again to continue."
+        print(said, file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

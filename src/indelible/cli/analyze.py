@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import indelible
 from indelible.base.errors import InputError
 from indelible.cli.options import assignments, common, emit, settings_option, threads_option
 
@@ -70,43 +71,35 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from indelible.analyze import read_analysis
+    from indelible.analyze import read_analysis, write_analysis
+    from indelible.report.drawing import can_draw
     from indelible.report.figures import write_figure
     from indelible.train.devices import pinned_threads
 
     if arguments.figure == "draw":
         written = [path for folder in arguments.folders for path in write_figure(read_analysis(folder), folder)]
-        emit(arguments, {"written": list(map(str, written))}, "\n".join(f"wrote {path}" for path in written))
-        return 0
+        return emit(arguments, {"written": list(map(str, written))}, "\n".join(f"wrote {path}" for path in written))
     out: Path = arguments.out or Path("analysis") / arguments.figure
+    makers = {"samples": _samples, "curves": _curves, "frontier": _frontier}
     with pinned_threads(arguments.threads):
-        makers = {"samples": _samples, "curves": _curves, "frontier": _frontier}
         result = makers.get(arguments.figure, _of_models)(arguments, out)
-    return _finish(arguments, result, out)
-
-
-def _finish(arguments: argparse.Namespace, result: "Analysis", out: Path) -> int:
-    """Write the numbers, then the picture; without matplotlib the numbers are there all the same."""
-    from indelible.analyze import write_analysis
-    from indelible.report.drawing import can_draw
-    from indelible.report.figures import write_figure
-
-    write_analysis(out, result)
-    hint = "" if can_draw() else 'No figure was drawn: run pip install "indelible[plots]", then indelible analyze draw.'
-    if can_draw():
+    write_analysis(out, result)  # the numbers first: without matplotlib they are there all the same
+    lines, drawn = result.sentences(), can_draw()
+    document = {"figure": result.figure, "folder": str(out), "sentences": lines, "drawn": drawn}
+    if drawn:
         write_figure(result, out)
-    document = {"figure": result.figure, "folder": str(out), "sentences": result.sentences(), "drawn": can_draw()}
-    emit(arguments, document, "\n".join([*result.sentences(), *([hint] if hint else []), f"kept in {out}"]))
-    return 0
+    else:
+        hint = 'No figure was drawn: run pip install "indelible[plots]", then indelible analyze draw.'
+        lines = [*lines, hint]
+    return emit(arguments, document, "\n".join([*lines, f"kept in {out}"]))
 
 
 def _marked_models(runs: Sequence[Path]) -> "list[MarkedModel]":
     """Read runs, each with a label of its own."""
     from indelible.analyze import MarkedModel
     from indelible.report.model_stages import method_title
-    from indelible.train.run_folder import Run
 
-    found = [Run.load(folder) for folder in runs]
+    found = [indelible.Run.load(folder) for folder in runs]
     names = [one.folder.name if one.record.verb == "attack" else method_title(one.record) for one in found]
     labels = [
         f"{name}, {one.folder.name}" if names.count(name) > 1 else name for name, one in zip(names, found, strict=True)
@@ -134,11 +127,10 @@ def _of_models(arguments: argparse.Namespace, out: Path) -> "Analysis":
 
 def _samples(arguments: argparse.Namespace, _out: Path) -> "Analysis":
     from indelible.analyze import SamplesSettings, samples
-    from indelible.train.run_folder import Run
 
     if len(arguments.runs) != 1:
         raise InputError(f"`indelible analyze samples` takes one run, got {len(arguments.runs)}.")
-    one = Run.load(arguments.runs[0])
+    one = indelible.Run.load(arguments.runs[0])
     return samples(one.key(), one.images()[2], SamplesSettings.of(assignments(arguments.set)))
 
 

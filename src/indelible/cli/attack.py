@@ -2,18 +2,13 @@
 
 import argparse
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import indelible
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.cli.known_names import add_choice, add_method, data_name, known_methods, list_methods, warn_of_broken
-from indelible.cli.options import accuracy_budget, assignments, common, computing, emit, many_devices, settings_option
-
-if TYPE_CHECKING:
-    from indelible.bench.measurement import Measurement
-    from indelible.data.images import Data
-    from indelible.train.run_folder import Run
+from indelible.cli.options import accuracy_budget, assignments, common, computing, emit, settings_option
 
 _FEW = 2000
 HELP = "try to remove the watermark from a model, using only the attacker's images"
@@ -37,43 +32,36 @@ EXAMPLES = [
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible attack``."""
-    command.add_argument("victim", type=Path, nargs="?", metavar="RUN", help="folder of an embedding run")
-    command.add_argument(
-        "--list", action="store_true", help="list the attacks with paper, cost and default settings, and exit"
-    )
+    add = command.add_argument
+    add("victim", type=Path, nargs="?", metavar="RUN", help="folder of an embedding run")
+    add("--list", action="store_true", help="list the attacks with paper, cost and default settings, and exit")
     which = command.add_mutually_exclusive_group()
     add_method(
         which, "attacks", default="ft", metavar="NAME",
         help="removal attack, or package.module:Class (default: ft; see --list)",
     )  # fmt: skip
-    which.add_argument(
-        "--all", action="store_true", help="run every attack, each into its own folder, and print a table"
-    )
-    command.add_argument(
-        "--no-verdict", action="store_true", help="attack only, without the key; run `indelible verify` later"
-    )
-    command.add_argument(
+    every = "run every attack, each into its own folder, and print a table"
+    which.add_argument("--all", action="store_true", help=every)
+    add("--no-verdict", action="store_true", help="attack only, without the key; run `indelible verify` later")
+    add(
         "--data", type=data_name, metavar="NAME|PATH",
         help="give the attacker the images of another data set (default: the attacker's images of RUN)",
     )  # fmt: skip
-    add_choice(
-        command, "--protocol", default="sound",
-        help="sound: each attack done well; paper: as in the paper's code, errors included (default: sound)",
-    )  # fmt: skip
+    protocol = "sound: each attack done well; paper: as in the paper's code, errors included (default: sound)"
+    add_choice(command, "--protocol", default="sound", help=protocol)
     add_choice(command, "--scale", default="cpu", help="cpu: fewer epochs; paper: the paper's number (default: cpu)")
-    command.add_argument(
+    add(
         "--curve-images", type=int, metavar="N",
         help="test images to measure benign accuracy (BA) and watermark success rate (WSR) with, at the strengths that "
         "the attack did not choose (default: 2000; with --scale paper: all)",
     )  # fmt: skip
     accuracy_budget(command, "accuracy that an attack may lose when it chooses its strength, in percentage points")
     settings_option(command, "--set", "change a setting of the attack")
-    command.add_argument(
+    add(
         "--out", type=Path, metavar="FOLDER",
         help="folder to write the result to (default: RUN-METHOD); with --all: start of the folders' names",
     )  # fmt: skip
     computing(command)
-    many_devices(command)
     common(command)
 
 
@@ -85,42 +73,52 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("RUN is missing. Name the run to attack, for example: indelible attack runs/app")
     _check_devices(arguments)
     _check_settings(arguments)
+    from indelible.train.devices import pinned_threads
+
+    victim = indelible.Run.load(arguments.victim)
+    if arguments.all and arguments.data is not None:
+        raise InputError("--data works with one attack only: --all uses the images of the run. Leave --data out.")
+    with pinned_threads(arguments.threads):
+        return (_suite if arguments.all else _single)(arguments, victim)
+
+
+def _single(arguments: argparse.Namespace, victim: "indelible.Run") -> int:
+    """Run one attack, then verify the result with the key, unless ``--no-verdict`` was given."""
     from indelible.attacks import ATTACKS
+    from indelible.base.files import read_json
     from indelible.bench.attack_suite import attack_folder, check_kept
     from indelible.bench.locks import working_on
-    from indelible.bench.make_run_folder import judge
-    from indelible.cli.describe import describe_run
-    from indelible.data import load
+    from indelible.bench.make_run_folder import TRANSFORMS, attack_into, judge
+    from indelible.cli.terminal import describe_run
     from indelible.report.format import percent, verdict_note
-    from indelible.train.run_folder import Run
 
-    victim = Run.load(arguments.victim)
-    if arguments.all:
-        if arguments.data is not None:
-            raise InputError("--data works with one attack only: --all uses the images of the run. Leave --data out.")
-        return _suite(arguments, victim)
     settings = _settings(arguments, [arguments.method])[arguments.method]
     out = arguments.out or attack_folder(victim.folder, arguments.method, arguments.protocol, arguments.scale)
-    images = None if arguments.data is None else load(arguments.data)[0]
+    images = None if arguments.data is None else indelible.load(arguments.data)[0]
     with working_on(out):
-        if Run.finished(out):
-            done = Run.load(out)
+        if indelible.Run.finished(out):
+            done = indelible.Run.load(out)
             if done.verdict() is not None or arguments.no_verdict:
                 raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
             digest = (images or victim.images()[1]).digest()
             check_kept(done, victim, ATTACKS[arguments.method].build.of(settings).to_json(), digest)
             judge(done)  # an earlier command stopped between the attack and its verdict
         else:
-            done = _attack(arguments, victim, settings, out, images)
-    transforms = _transforms(done)
-    document = {"record": done.record.to_json(), "verdict": done.verdict()}
-    lines = [
-        f"under {row['transform']} {row['strength']:g}: BA {percent(row['ba'])} %, WSR {percent(row['wsr'])} % "
-        f"({verdict_note(row.get('owned'), row.get('p_value'))})"
-        for row in transforms
-    ]
-    emit(arguments, document | ({"transforms": transforms} if lines else {}), "\n".join([*lines, describe_run(done)]))
-    return 0
+            done = attack_into(
+                out, victim, arguments.method, scale=arguments.scale, seed=arguments.seed, device=arguments.device,
+                curve_images=_curve_images(arguments), devices=arguments.devices, nodes=arguments.nodes,
+                images=images, judged=not arguments.no_verdict, **settings,
+            )  # fmt: skip
+    document: dict[str, Any] = {"record": done.record.to_json(), "verdict": done.verdict()}
+    lines = []
+    if (done.folder / TRANSFORMS).exists():  # of a pre-processing attack: the rates under every transform
+        document["transforms"] = read_json(done.folder / TRANSFORMS)
+        lines = [
+            f"under {row['transform']} {row['strength']:g}: BA {percent(row['ba'])} %, WSR {percent(row['wsr'])} % "
+            f"({verdict_note(row.get('owned'), row.get('p_value'))})"
+            for row in document["transforms"]
+        ]
+    return emit(arguments, document, "\n".join([*lines, describe_run(done)]))
 
 
 def _check_settings(arguments: argparse.Namespace) -> None:
@@ -142,15 +140,6 @@ def _check_devices(arguments: argparse.Namespace) -> None:
             "--all includes attacks that run in one process only. Leave out --devices and --nodes, or choose one "
             "attack with --method: ft, nad, distill and overwrite can use several processes."
         )
-
-
-def _transforms(done: "Run") -> list[Mapping[str, Any]]:
-    """Return the rates under every transform of a pre-processing attack; nothing for other attacks."""
-    from indelible.base.files import read_json
-    from indelible.bench.make_run_folder import TRANSFORMS
-
-    path = done.folder / TRANSFORMS
-    return list(read_json(path)) if path.exists() else []
 
 
 def _settings(arguments: argparse.Namespace, methods: list[str]) -> dict[str, dict[str, Any]]:
@@ -176,21 +165,6 @@ def _settings(arguments: argparse.Namespace, methods: list[str]) -> dict[str, di
     }  # fmt: skip
 
 
-def _attack(
-    arguments: argparse.Namespace, victim: "Run", settings: Mapping[str, Any], out: Path, images: "Data | None"
-) -> "Run":  # fmt: skip
-    """Attack, then verify the result with the key, unless ``--no-verdict`` was given."""
-    from indelible.bench.make_run_folder import attack_into
-    from indelible.train.devices import pinned_threads
-
-    with pinned_threads(arguments.threads):
-        return attack_into(
-            out, victim, arguments.method, scale=arguments.scale, seed=arguments.seed, device=arguments.device,
-            curve_images=_curve_images(arguments), devices=arguments.devices, nodes=arguments.nodes,
-            images=images, judged=not arguments.no_verdict, **settings,
-        )  # fmt: skip
-
-
 def _curve_images(arguments: argparse.Namespace) -> int | None:
     """Return how many test images measure the strengths that an attack did not choose; None is all."""
     asked: int | None = arguments.curve_images
@@ -200,32 +174,30 @@ def _curve_images(arguments: argparse.Namespace) -> int | None:
     return _FEW if asked is None and arguments.scale == "cpu" else asked
 
 
-def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
+def _suite(arguments: argparse.Namespace, victim: "indelible.Run") -> int:
     """Run every attack that is not finished yet, print what each cost, and the paper's row."""
     from rich.console import Console
 
     from indelible.attacks import ATTACKS
     from indelible.bench.attack_suite import attack_all, strongest
     from indelible.bench.measurement import PAPER_ATTACKS, of_run
+    from indelible.report.format import percent, verdict_note
     from indelible.report.model_stages import collect
     from indelible.report.run_tables import attacks_table, suite_table
-    from indelible.train.devices import pinned_threads
-    from indelible.train.run_folder import Run
 
     warn_of_broken(ATTACKS)
     ba_drop = 0.02 if arguments.ba_drop is None else arguments.ba_drop
     able = [name for name in ATTACKS if arguments.protocol in ATTACKS[name].build.protocols]
-    with pinned_threads(arguments.threads):
-        found = attack_all(
-            victim, arguments.out, protocol=arguments.protocol, scale=arguments.scale, ba_drop=ba_drop,
-            settings=_settings(arguments, able or list(ATTACKS)), seed=arguments.seed, device=arguments.device,
-            curve_images=_curve_images(arguments), judged=not arguments.no_verdict,
-        )  # fmt: skip
+    found = attack_all(
+        victim, arguments.out, protocol=arguments.protocol, scale=arguments.scale, ba_drop=ba_drop,
+        settings=_settings(arguments, able or list(ATTACKS)), seed=arguments.seed, device=arguments.device,
+        curve_images=_curve_images(arguments), judged=not arguments.no_verdict,
+    )  # fmt: skip
     refused = {row.attack: row.refused for row in found.rows if row.refused}
     if not found.folders:
         raise InputError(f"no attack could be run: {'; '.join(refused.values())}")
     rows = [] if arguments.no_verdict else [row for row in collect([victim.folder, *found.folders]) if row.after]
-    worst = strongest([of_run(Run.load(folder)) for folder in found.folders], ba_drop).stage
+    worst = strongest([of_run(indelible.Run.load(folder)) for folder in found.folders], ba_drop).stage
     if not arguments.json:
         console = Console()
         console.print(attacks_table(found))
@@ -235,7 +207,8 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
     if found.left_out:
         told.append(f"not run, because they have no protocol {arguments.protocol}: {', '.join(found.left_out)}")
     if worst is not None:
-        told.append(_said(worst, ba_drop))
+        rates = f"BA {percent(worst.ba)} %, WSR {percent(worst.wsr)} %, {verdict_note(worst.owned, worst.p_value)}"
+        told.append(f"strongest within {100 * ba_drop:g} points: {worst.attack}, {rates}")
     elif not arguments.no_verdict:
         told.append(f"no attack stayed within {100 * ba_drop:g} points of accuracy: none counts as the strongest")
     if arguments.no_verdict:
@@ -247,12 +220,3 @@ def _suite(arguments: argparse.Namespace, victim: "Run") -> int:
     }  # fmt: skip
     emit(arguments, document, "\n".join([*told, *(f"saved in {folder}" for folder in found.folders)]))
     return 2 if refused else 0
-
-
-def _said(worst: "Measurement", ba_drop: float) -> str:
-    """Name the strongest attack in a line."""
-    from indelible.report.format import percent, verdict_note
-
-    rates = f"BA {percent(worst.ba)} %, WSR {percent(worst.wsr)} %"
-    note = verdict_note(worst.owned, worst.p_value)
-    return f"strongest within {100 * ba_drop:g} points: {worst.attack}, {rates}, {note}"

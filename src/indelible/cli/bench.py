@@ -1,9 +1,14 @@
 """``indelible bench``: tables and figures by name, cell by cell."""
 
 import argparse
+import json
+from collections import Counter
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import indelible
 from indelible.base.errors import UnknownNameError
 from indelible.cli.options import common, emit
 
@@ -50,11 +55,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     running.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
     running.add_argument("--out", type=Path, help="also write the results to this JSON file")
     exporting.add_argument("--out", type=Path, help="file to write (default: standard output)")
-    exporting.add_argument(
-        "--as-recorded", action="store_true", help="all records of the preset, whatever their settings"
-    )
-    for action in (listing, planning, running, looking, exporting):
-        common(action)
+    recorded = "all records of the preset, whatever their settings"
+    exporting.add_argument("--as-recorded", action="store_true", help=recorded)
+    common(listing, planning, running, looking, exporting)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -67,13 +70,10 @@ def _list(arguments: argparse.Namespace) -> int:
     from indelible.bench.preset import load_preset, preset_names
 
     known = {name: load_preset(name).title for name in preset_names()}
-    emit(arguments, known, "\n".join(f"{name:22} {summary}" for name, summary in known.items()))
-    return 0
+    return emit(arguments, known, "\n".join(f"{name:22} {summary}" for name, summary in known.items()))
 
 
 def _cells(arguments: argparse.Namespace) -> "tuple[BenchPreset, list[BenchCell], Store]":
-    from dataclasses import replace
-
     from indelible.bench.cells import data_digests, plan_cells, select
     from indelible.bench.preset import load_preset
     from indelible.bench.store import open_store
@@ -86,8 +86,8 @@ def _cells(arguments: argparse.Namespace) -> "tuple[BenchPreset, list[BenchCell]
 
 
 def _plan(arguments: argparse.Namespace) -> int:
+    from indelible.bench.engines import LocalEngine
     from indelible.bench.estimate import estimate
-    from indelible.bench.local_engine import LocalEngine
     from indelible.report.format import duration
 
     like = LocalEngine(arguments.workers)
@@ -113,22 +113,24 @@ def _plan(arguments: argparse.Namespace) -> int:
             for cell in cells
         ],
     }  # fmt: skip
-    emit(arguments, document, "\n".join(lines))
-    return 0
+    return emit(arguments, document, "\n".join(lines))
 
 
 def _forecast(preset: "BenchPreset", expected: "Estimate", workers: int) -> list[str]:
     """Say how long the rest takes, on what kind of machine, and what is not known."""
-    from collections import Counter
-
     import torch
+
+    from indelible.report.format import duration
 
     hours, known, unknown = expected.hours(workers), len(expected.seconds), len(expected.unknown)
     said = []
     if known and hours is not None:
         machines = " or ".join(expected.machines) or "the machine of the finished cells"
         what = "the rest takes" if not unknown else f"{known} of the {known + unknown} cells left take"
-        said.append(f"{what} about {_hours(hours)} with {workers} worker{'s' if workers > 1 else ''}, each {machines}")
+        time = duration(3600 * hours) if hours < 1 else f"{hours:.1f} hours"
+        if hours >= 48:
+            time = f"{hours:,.0f} hours ({hours / 24:,.0f} days)"
+        said.append(f"{what} about {time} with {workers} worker{'s' if workers > 1 else ''}, each {machines}")
     said += [f"unknown for {count} cells: {why}" for why, count in Counter(expected.unknown.values()).items()]
     said += [f"speed of {network}: {why}" for network, why in expected.basis.items()]
     if said and preset.train_scale == "paper" and not torch.cuda.is_available():
@@ -138,24 +140,17 @@ def _forecast(preset: "BenchPreset", expected: "Estimate", workers: int) -> list
     return said
 
 
-def _hours(hours: float) -> str:
-    from indelible.report.format import duration
-
-    if hours < 1:
-        return duration(3600 * hours)
-    return f"{hours:.1f} hours" if hours < 48 else f"{hours:,.0f} hours ({hours / 24:,.0f} days)"
-
-
 def _run(arguments: argparse.Namespace) -> int:
-    from functools import partial
-
     from indelible.base.files import write_json
-    from indelible.bench.results import collect_results, extra_fields
+    from indelible.bench.cell_records import collect_results, extra_fields
+    from indelible.bench.cells import data_digests
     from indelible.bench.runner import Board, run_cells
-    from indelible.cli.live_table import LiveBoard
+    from indelible.cli.terminal import LiveBoard
 
     preset, cells, store = _cells(arguments)
-    _check_data(preset)
+    for name, digest in data_digests(preset).items():
+        if digest is None:
+            indelible.load(name)  # not here: the error says how to fetch it
     board = Board(cells)
     with LiveBoard(board, store, preset.title):
         run_cells(board, store, _engine(arguments), device=arguments.device, more=partial(extra_fields, preset))
@@ -169,24 +164,12 @@ def _run(arguments: argparse.Namespace) -> int:
     return 1 if board.count("done") < len(board.states) else 0
 
 
-def _check_data(preset: "BenchPreset") -> None:
-    """Refuse to start when a data set is not there; the error says how to fetch it."""
-    from indelible.bench.cells import data_digests
-    from indelible.data.catalog import load
-
-    for name, digest in data_digests(preset).items():
-        if digest is None:
-            load(name)
-
-
 def _engine(arguments: argparse.Namespace) -> "Engine":
-    from indelible.bench.local_engine import LocalEngine
+    from indelible.bench.engines import LocalEngine, RayEngine
 
     if arguments.engine == "local":
         return LocalEngine(arguments.workers, arguments.threads)
     if arguments.engine == "ray":
-        from indelible.bench.ray_engine import RayEngine
-
         return RayEngine(arguments.address, gpus=arguments.gpus, cpus=arguments.cpus, threads=arguments.threads)
     raise UnknownNameError("engine", arguments.engine, ("local", "ray"))
 
@@ -195,7 +178,7 @@ def _status(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from indelible.bench.runner import State
-    from indelible.cli.live_table import board_table
+    from indelible.cli.terminal import board_table, epoch_sign
 
     preset, cells, store = _cells(arguments)
     records = {cell.digest: record for cell in cells if (record := store.record(cell.digest)) is not None}
@@ -207,7 +190,7 @@ def _status(arguments: argparse.Namespace) -> int:
         elif store.held(cell.digest):
             states[cell.digest] = "running"
             row = store.last_row(cell.digest)
-            under_way[cell.digest] = "…" if row is None else f"… {row['epoch']}"
+            under_way[cell.digest] = epoch_sign(row)
             said.append(f"running: {cell.name}" + ("" if row is None else f", {row['phase']}, epoch {row['epoch']}"))
         elif (failure := store.failure(cell.digest)) is not None:
             states[cell.digest] = "failed"
@@ -217,25 +200,18 @@ def _status(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         Console().print(board_table(cells, states, records, under_way))
     said.append(f"{len(records)} of {len(states)} cells of {preset.name} are done in {store.place}")
-    emit(
-        arguments,
-        {"preset": preset.name, "states": {cell.name: states[cell.digest] for cell in cells}},
-        "\n".join(said),
-    )
-    return 0
+    named = {cell.name: states[cell.digest] for cell in cells}
+    return emit(arguments, {"preset": preset.name, "states": named}, "\n".join(said))
 
 
 def _results(arguments: argparse.Namespace) -> int:
-    import json
-
     from indelible.base.files import write_json
-    from indelible.bench.results import collect_results, recorded_results
+    from indelible.bench.cell_records import collect_results
 
     preset, cells, store = _cells(arguments)
-    document = recorded_results(preset, store) if arguments.as_recorded else collect_results(preset, cells, store)
+    document = collect_results(preset, None if arguments.as_recorded else cells, store)
     if arguments.out is None:
         print(json.dumps(document, indent=2, allow_nan=False))
         return 0
     write_json(arguments.out, document)
-    emit(arguments, {"out": str(arguments.out)}, f"{len(document['cells'])} records in {arguments.out}")
-    return 0
+    return emit(arguments, {"out": str(arguments.out)}, f"{len(document['cells'])} records in {arguments.out}")

@@ -4,7 +4,7 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from indelible.cli.options import common, emit
+from indelible.cli.options import common, emit, explained
 
 if TYPE_CHECKING:
     from indelible.data.sources import Source
@@ -28,14 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ("info", "show content, licence and sources of one data set"),
         ("fetch", "download one data set; run it again to continue after an interruption"),
     ):
-        lines = "\n".join(f"  {line}" for line in EXAMPLES if f" data {action}" in line)
-        command = actions.add_parser(
-            action,
-            help=text,
-            description=text,
-            epilog=f"examples:\n{lines}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        own = [line for line in EXAMPLES if f" data {action}" in line]
+        command = actions.add_parser(action, **explained(text, own))
         if action != "list":
             command.add_argument("name", metavar="NAME", help="name of the data set")
         if action == "fetch":
@@ -67,8 +61,7 @@ def _list(args: argparse.Namespace) -> int:
             f"{entry['state']:<9} {entry['title']}"
         )
     lines.append("A folder of images or an .npz file works in place of a name.")
-    emit(args, entries, "\n".join(lines))
-    return 0
+    return emit(args, entries, "\n".join(lines))
 
 
 def _info(args: argparse.Namespace) -> int:
@@ -91,8 +84,7 @@ def _info(args: argparse.Namespace) -> int:
     if entry["state"] == "no":
         root = f" --root {shlex.quote(args.root)}" if args.root else ""
         lines.append(f"Fetch it with:  indelible data fetch {source.name}{root}")
-    emit(args, entry, "\n".join(lines))
-    return 0
+    return emit(args, entry, "\n".join(lines))
 
 
 def _fetch(args: argparse.Namespace) -> int:
@@ -101,8 +93,9 @@ def _fetch(args: argparse.Namespace) -> int:
     folder = fetch(args.name, args.root, args.place)
     train, test = load(args.name, args.root)
     found = {"name": args.name, "folder": str(folder), "train": len(train), "test": len(test)}
-    emit(args, found, f"{args.name}: {len(train):,} training and {len(test):,} test images, verified, in {folder}")
-    return 0
+    return emit(
+        args, found, f"{args.name}: {len(train):,} training and {len(test):,} test images, verified, in {folder}"
+    )
 
 
 def data_states(root: str | None = None) -> dict[str, str]:

@@ -1,8 +1,10 @@
 """``indelible demo``: embed, attack, verify and report on data that ships with the package."""
 
 import argparse
+import time
 from pathlib import Path
 
+import indelible
 from indelible.base.errors import InputError
 from indelible.cli.options import common, emit
 
@@ -24,23 +26,20 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    import time
-
     from rich.console import Console
 
     from indelible.bench.demo import run_demo
     from indelible.report import terminal_table, write_report
-    from indelible.train.run_folder import Run
 
-    if arguments.seeds < 1:
-        raise InputError(f"--seeds must be at least 1, got {arguments.seeds}.")
-    if arguments.workers is not None and arguments.workers < 1:
-        raise InputError(f"--workers must be at least 1, got {arguments.workers}. Leave it out to use all cores.")
+    for option in ("seeds", "workers"):
+        given = getattr(arguments, option)
+        if given is not None and given < 1:
+            raise InputError(f"--{option} must be at least 1, got {given}.")
     began = time.monotonic()
     folders = run_demo(arguments.out, seeds=range(arguments.seeds), workers=arguments.workers)
     page = write_report(folders, arguments.out / "report.html", title="Indelible demo")
     seconds = time.monotonic() - began
-    runs = [Run.load(folder) for folder in folders]
+    runs = [indelible.Run.load(folder) for folder in folders]
     document = {
         "report": str(page),
         "seconds": seconds,
@@ -48,5 +47,4 @@ def run(arguments: argparse.Namespace) -> int:
     }
     if not arguments.json:
         Console().print(terminal_table(folders))
-    emit(arguments, document, f"report: {page}  ({seconds:.0f} s)")
-    return 0
+    return emit(arguments, document, f"report: {page}  ({seconds:.0f} s)")

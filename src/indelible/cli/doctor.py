@@ -1,11 +1,14 @@
 """``indelible doctor``: is this installation complete, and does it work?"""
 
 import argparse
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from indelible.cli.options import common
+import indelible
+from indelible.cli.options import common, emit
 
 HELP = "show versions, device, extras and data sets, and run a short self-test"
 EXAMPLES = [
@@ -28,7 +31,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     from indelible.base.records import hardware, versions
     from indelible.cli.data import data_states
-    from indelible.cli.options import emit
 
     where = hardware("cuda" if torch.cuda.is_available() else "cpu")
     extras, sets = _extras(), data_states()
@@ -39,20 +41,17 @@ def run(arguments: argparse.Namespace) -> int:
     for name, missing in extras.items():
         lack = f"missing {', '.join(missing)}; install with: pip install 'indelible[{name}]'"
         lines.append(f"  {name:16} {lack if missing else 'installed'}")
-    lines += ["Data sets", *(f"  {name:16} {_state(name, state)}" for name, state in sets.items())]
-    if tests:
-        lines += ["Self-test", *(f"  {name:34} {_outcome(found)}" for name, found in tests.items())]
+    lines.append("Data sets")
+    for name, state in sets.items():
+        lack = f"not here; get it with: indelible data fetch {name}"
+        lines.append(f"  {name:16} {lack if state == 'no' else 'here'}")
+    lines += ["Self-test"] if tests else []
+    for name, found in tests.items():
+        word = "OK" if found["ok"] else "FAILED"
+        lines.append(f"  {name:34} {word} ({found['said']}, {found['seconds']:.1f} s)")
     document = {"versions": dict(versions()), "hardware": dict(where), "extras": extras, "data": sets, "tests": tests}
     emit(arguments, document, "\n".join(lines))
     return 0 if all(found["ok"] for found in tests.values()) else 1
-
-
-def _state(name: str, state: str) -> str:
-    return f"not here; get it with: indelible data fetch {name}" if state == "no" else "here"
-
-
-def _outcome(found: Mapping[str, Any]) -> str:
-    return f"{'OK' if found['ok'] else 'FAILED'} ({found['said']}, {found['seconds']:.1f} s)"
 
 
 def _extras() -> dict[str, list[str]]:
@@ -114,8 +113,6 @@ def _step() -> str:
     """Make one watermark pass: it must add a gradient and give the weights back to the bit."""
     import torch
 
-    import indelible
-
     key = indelible.Key.create(classes=4, shape=(3, 28, 28), secret=bytes(32))
     model = indelible.build_model("resnet-mini", classes=4, shape=(3, 28, 28), seed=0).train()
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
@@ -129,12 +126,7 @@ def _step() -> str:
 
 def _round_trip() -> str:
     """Train a small network for a few steps with a key, and ask it: every part of the package that an owner needs."""
-    import tempfile
-    from pathlib import Path
-
     import torch
-
-    import indelible
 
     train, test = indelible.load("fashion-mini")
     some, few = train.subset(torch.arange(512)), test.subset(torch.arange(200))

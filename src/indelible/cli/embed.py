@@ -1,19 +1,13 @@
 """``indelible embed``: train a model that carries a watermark."""
 
 import argparse
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import indelible
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.cli.known_names import (
-    add_choice,
-    add_method,
-    data_name,
-    known_methods,
-    known_names,
-    list_methods,
-    model_name,
-)
+from indelible.cli import known_names as known
 from indelible.cli.options import (
     assignments,
     common,
@@ -22,13 +16,8 @@ from indelible.cli.options import (
     in_processes,
     key_options,
     make_key,
-    many_devices,
     settings_option,
 )
-
-if TYPE_CHECKING:
-    from indelible.keys import Key
-    from indelible.train.processes import Group
 
 HELP = "train a model that carries a watermark"
 EXAMPLES = [
@@ -49,52 +38,41 @@ EXAMPLES = [
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible embed``."""
-    command.add_argument(
-        "--list", action="store_true", help="list the methods with paper, cost and default settings, and exit"
-    )
-    command.add_argument("--out", type=Path, metavar="FOLDER", help="folder to write the run to (required)")
-    command.add_argument(
-        "--data", type=data_name, default="fashion-mini", metavar="NAME|PATH",
+    add = command.add_argument
+    add("--list", action="store_true", help="list the methods with paper, cost and default settings, and exit")
+    add("--out", type=Path, metavar="FOLDER", help="folder to write the run to (required)")
+    add(
+        "--data", type=known.data_name, default="fashion-mini", metavar="NAME|PATH",
         help="data set to train on: a name, an image folder or an .npz file (default: fashion-mini)",
     )  # fmt: skip
-    command.add_argument(
-        "--model", type=model_name, metavar="NAME",
+    add(
+        "--model", type=known.model_name, metavar="NAME",
         help="network to train, or package.module:function (default: that of --weights, or resnet-mini)",
     )  # fmt: skip
-    add_method(
+    known.add_method(
         command, "embeddings", default="app", metavar="NAME",
         help="embedding method, or package.module:Class (default: app; see --list)",
     )  # fmt: skip
-    add_choice(
-        command, "--scale", default="cpu",
-        help="training settings: cpu (short) or paper (100 epochs, for a GPU) (default: cpu)",
-    )  # fmt: skip
-    add_choice(
-        command, "--recipe",
-        help="strength of the watermark against training cost: light, balanced or strong (default: balanced)",
-    )  # fmt: skip
-    add_choice(
-        command, "--start", default="scratch",
-        help="scratch: train a new model; trained: add the watermark to the model of --weights (default: scratch)",
-    )  # fmt: skip
-    command.add_argument(
-        "--weights", type=Path, metavar="FILE|RUN", help="the trained model: a .safetensors, .pt or .pth file, or a run"
-    )
+    scale = "training settings: cpu (short) or paper (100 epochs, for a GPU) (default: cpu)"
+    known.add_choice(command, "--scale", default="cpu", help=scale)
+    recipe = "strength of the watermark against training cost: light, balanced or strong (default: balanced)"
+    known.add_choice(command, "--recipe", help=recipe)
+    start = "scratch: train a new model; trained: add the watermark to the model of --weights (default: scratch)"
+    known.add_choice(command, "--start", default="scratch", help=start)
+    trained = "the trained model: a .safetensors, .pt or .pth file, or a run"
+    add("--weights", type=Path, metavar="FILE|RUN", help=trained)
     settings_option(command, "--set", "change a setting of the method")
     settings_option(command, "--train", "change a training setting")
-    command.add_argument(
+    add(
         "--normalize", nargs=2, type=_numbers, metavar=("MEANS", "STDS"),
         help="mean and standard deviation of the input, one number per channel: 0.49,0.48,0.45 0.25,0.24,0.26 "
         "(default: the network takes images in [0, 1])",
     )  # fmt: skip
-    command.add_argument(
-        "--attacker", type=float, default=0.2, metavar="SHARE",
-        help="share of the training images that is kept for attacks (default: 0.2)",
-    )  # fmt: skip
-    command.add_argument("--key", type=Path, metavar="FOLDER", help="use this key instead of a new one")
+    kept = "share of the training images that is kept for attacks (default: 0.2)"
+    add("--attacker", type=float, default=0.2, metavar="SHARE", help=kept)
+    add("--key", type=Path, metavar="FOLDER", help="use this key instead of a new one")
     key_options(command)
     computing(command)
-    many_devices(command)
     common(command)
 
 
@@ -105,13 +83,12 @@ def _numbers(text: str) -> tuple[float, ...]:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     if arguments.list:
-        return list_methods(arguments, "embeddings")
+        return known.list_methods(arguments, "embeddings")
     if arguments.out is None:
         raise InputError("--out is missing. Name the folder to write the run to, for example --out runs/app.")
     if (arguments.start == "trained") != (arguments.weights is not None):
         raise InputError("--start trained and --weights FILE or RUN belong together. Give both, or neither.")
     _check_settings(arguments)
-
     return in_processes(_embed, arguments)
 
 
@@ -124,8 +101,8 @@ def _check_settings(arguments: argparse.Namespace) -> None:
         raise InputError(
             "normalize is an option of its own, not a training setting. Give it as --normalize MEANS STDS."
         )
-    training = [name for name in known_names("training setting") if name != "normalize"]
-    method = known_methods("embeddings").get(arguments.method)
+    training = [name for name in known.known_names("training setting") if name != "normalize"]
+    method = known.known_methods("embeddings").get(arguments.method)
     own = list(_settings_of(arguments.method) if method is None else method["defaults"])
     for option, other, here, there, what in (
         ("--set", "--train", own, training, "the training"),
@@ -148,66 +125,42 @@ def _settings_of(method: str) -> list[str]:
     return setting_names(EMBEDDINGS[method].build)
 
 
-def _embed(arguments: argparse.Namespace, _group: "Group") -> None:
-    """Lock the folder, in the first process of the group, and do the work."""
-    from contextlib import ExitStack
-
+def _embed(arguments: argparse.Namespace) -> None:
+    """Do the work, in each process of the group; the first one locks the folder, writes and prints."""
     from indelible.bench.locks import working_on
-    from indelible.train.processes import from_first
-
-    with ExitStack() as held:
-        from_first(lambda: held.enter_context(working_on(arguments.out)))
-        _work(arguments)
-
-
-def _work(arguments: argparse.Namespace) -> None:
-    """Do the work, in each process of the group; the first one writes and prints."""
-    from functools import partial
-
     from indelible.bench.make_run_folder import embed_into
-    from indelible.cli.describe import describe_run
+    from indelible.cli.terminal import describe_run
     from indelible.train.devices import pinned_threads
     from indelible.train.processes import from_first
-    from indelible.train.run_folder import Run
 
-    if from_first(lambda: Run.finished(arguments.out)):
-        raise InputError(f"{arguments.out} holds a finished run already. Choose another folder, or delete it.")
-    weights = arguments.weights
-    if weights is not None and weights.is_dir():
-        weights = weights / "model.safetensors"
-    with pinned_threads(arguments.threads):
+    with ExitStack() as held, pinned_threads(arguments.threads):
+        from_first(lambda: held.enter_context(working_on(arguments.out)))
+        if from_first(lambda: indelible.Run.finished(arguments.out)):
+            raise InputError(f"{arguments.out} holds a finished run already. Choose another folder, or delete it.")
+        weights, network = arguments.weights, arguments.model or "resnet-mini"
+        if weights is not None and weights.is_dir():
+            network = arguments.model or indelible.Run.load(weights).architecture.name
+            weights = weights / "model.safetensors"
         done = embed_into(
-            arguments.out, data=arguments.data,
-            network=arguments.model or _network_of(arguments.weights) or "resnet-mini",
-            key=partial(_key, arguments), method=arguments.method, attacker=arguments.attacker, weights=weights,
+            arguments.out, data=arguments.data, network=network, key=partial(_key, arguments),
+            method=arguments.method, attacker=arguments.attacker, weights=weights,
             seed=arguments.seed, scale=arguments.scale, recipe=arguments.recipe, start=arguments.start,
             train=assignments(arguments.train), device=arguments.device,
             normalize=None if arguments.normalize is None else tuple(arguments.normalize),
             **assignments(arguments.set),
         )  # fmt: skip
-    if done is not None:
-        emit(arguments, done.record.to_json(), describe_run(done))
+        if done is not None:
+            emit(arguments, done.record.to_json(), describe_run(done))
 
 
-def _network_of(weights: Path | None) -> str | None:
-    """Return the network of a run that weights are taken from; None for a file."""
-    from indelible.train.run_folder import Run
-
-    return None if weights is None or not weights.is_dir() else Run.load(weights).architecture.name
-
-
-def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int]) -> "Key":
+def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int]) -> "indelible.Key":
     """Return the key of the run: the given one, that of an earlier session, or a new one, which is saved at once."""
-    from indelible.data import load
     from indelible.embedding import key_for
-    from indelible.keys import Key
 
     kept = arguments.out / "key"
-    if arguments.key is not None:
-        return Key.load(arguments.key)
-    if kept.is_dir():
-        return Key.load(kept)
-    given = make_key(arguments, classes, shape, load(arguments.data)[1])
+    if arguments.key is not None or kept.is_dir():
+        return indelible.Key.load(arguments.key or kept)
+    given = make_key(arguments, classes, shape, indelible.load(arguments.data)[1])
     key = key_for(given, arguments.method, arguments.scale, arguments.recipe, **assignments(arguments.set))
     key.save(kept)
     return key

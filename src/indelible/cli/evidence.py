@@ -1,16 +1,15 @@
 """``indelible evidence``: commit before release, stamp, claim, and check a claim offline."""
 
 import argparse
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import indelible
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.cli.options import common, content_of, emit, owners
-from indelible.cli.suspect_options import asked_suspect, asking_options
+from indelible.cli.options import asked_suspect, asking_options, common, content_of, emit, owners
 
 if TYPE_CHECKING:
-    from indelible.train.run_folder import Run
+    from indelible.evidence import Identity
     from indelible.verification import Suspect
 
 HELP = "commit to a key, date the commitment, claim a model with it, check a claim offline"
@@ -26,50 +25,47 @@ _BRING = (
     "The key is bound to no carriers: in a claim, the auditor must bring the images (claim --data). A key made with "
     "carriers set aside does not need that.\n"
 )
-_ACTIONS = ("commit", "timestamp", "claim", "check", "show", "sign", "verify-model")
+_ACTIONS = {
+    "commit": "fix a key's samples, test and level, signed, before release",
+    "timestamp": "have an authority date the commitment (RFC 3161)",
+    "claim": "open samples, ask a suspect, write a bundle (exit 1: not shown)",
+    "check": "check a bundle offline (exit code 1 if it does not hold)",
+    "show": "check a bundle and tell what is in it; --html writes a page",
+    "sign": "sign a run's weights in the OpenSSF format",
+    "verify-model": "check a run's weights against such a signature",
+}
 
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible evidence``."""
     actions = command.add_subparsers(dest="action", required=True, metavar="|".join(_ACTIONS))
-    made = {
-        "commit": actions.add_parser("commit", help="fix a key's samples, test and level, signed, before release"),
-        "timestamp": actions.add_parser("timestamp", help="have an authority date the commitment (RFC 3161)"),
-        "claim": actions.add_parser("claim", help="open samples, ask a suspect, write a bundle (exit 1: not shown)"),
-        "check": actions.add_parser("check", help="check a bundle offline (exit code 1 if it does not hold)"),
-        "show": actions.add_parser("show", help="check a bundle and tell what is in it; --html writes a page"),
-        "sign": actions.add_parser("sign", help="sign a run's weights in the OpenSSF format"),
-        "verify-model": actions.add_parser("verify-model", help="check a run's weights against such a signature"),
-    }
+    made = {name: actions.add_parser(name, help=text) for name, text in _ACTIONS.items()}
     _owner_options(made["commit"], made["timestamp"], made["claim"])
     _checking_options(made["check"], made["show"])
     made["show"].add_argument("--html", type=Path, help="write a self-contained page")
-    made["sign"].add_argument("run_folder", type=Path, metavar="RUN")
+    for name in ("sign", "verify-model"):
+        made[name].add_argument("run_folder", type=Path, metavar="RUN")
     made["sign"].add_argument("--key", type=Path, required=True, help="elliptic-curve private key (PEM)")
-    made["verify-model"].add_argument("run_folder", type=Path, metavar="RUN")
     made["verify-model"].add_argument("--public-key", type=Path, required=True, help="its public key (PEM)")
-    for action in made.values():
-        common(action)
+    common(*made.values())
 
 
 def _owner_options(
     commit: argparse.ArgumentParser, timestamp: argparse.ArgumentParser, claim: argparse.ArgumentParser
 ) -> None:
-    commit.add_argument("run_folder", type=Path, metavar="RUN", help="the run that embedded the watermark")
-    commit.add_argument("--out", type=Path, required=True, help="folder of the commitment; its identity.pem is secret")
-    commit.add_argument("--alpha", type=float, default=1e-6, help="level of a claim (default: 1e-6)")
-    commit.add_argument(
-        "--samples", type=int, help="samples to commit to (default: all of the test images; codebook: as in verify)"
-    )
-    commit.add_argument(
+    add = commit.add_argument
+    add("run_folder", type=Path, metavar="RUN", help="the run that embedded the watermark")
+    add("--out", type=Path, required=True, help="folder of the commitment; its identity.pem is secret")
+    add("--alpha", type=float, default=1e-6, help="level of a claim (default: 1e-6)")
+    add("--samples", type=int, help="samples to commit to (default: all of the test images; codebook: as in verify)")
+    add(
         "--claims", type=int, default=1,
         help="1: a claim opens everything, and can be repeated against other models (default); N: N claims, each with "
         "its own samples or marks, share alpha",
     )  # fmt: skip
-    commit.add_argument(
-        "--open", type=int, metavar="N", help="samples, or marks of a codebook, that each claim opens (default: all)"
-    )
-    commit.add_argument("--owner", default="", help="name of the owner")
+    opened = "samples, or marks of a codebook, that each claim opens (default: all)"
+    add("--open", type=int, metavar="N", help=opened)
+    add("--owner", default="", help="name of the owner")
     timestamp.add_argument("commitment", type=Path)
     timestamp.add_argument("--url", help="address of the authority; without it, only write the request")
     timestamp.add_argument("--attach", type=Path, metavar="TSR", help="attach an answer that you fetched yourself")
@@ -86,16 +82,22 @@ def _owner_options(
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    known: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    work = {
         "commit": _commit, "timestamp": _timestamp, "claim": _claim, "check": _check, "show": _check, "sign": _sign,
         "verify-model": _verify_model,
     }  # fmt: skip
-    return known[arguments.action](arguments)
+    return work[arguments.action](arguments)
+
+
+def _identity(arguments: argparse.Namespace) -> "Identity | None":
+    from indelible.evidence import Identity
+
+    return None if arguments.identity is None else Identity.load(arguments.identity)
 
 
 def _commit(arguments: argparse.Namespace) -> int:
     from indelible.base.files import tensor_digest
-    from indelible.evidence import Identity, commit
+    from indelible.evidence import commit
     from indelible.evidence.codebook import AUDITOR
 
     saved, key, test = owners(arguments)
@@ -103,7 +105,7 @@ def _commit(arguments: argparse.Namespace) -> int:
         key, test, arguments.out, alpha=arguments.alpha, samples=arguments.samples, claims=arguments.claims,
         opens=arguments.open, owner=arguments.owner,
         model=tensor_digest(saved.model().state_dict()), purpose="embed" if key.labels == "keyed" else "verify",
-        identity=None if arguments.identity is None else Identity.load(arguments.identity),
+        identity=_identity(arguments),
     )  # fmt: skip
     number = f"{made.claims} claims of {made.opens} each"
     if made.repeatable:
@@ -114,8 +116,9 @@ def _commit(arguments: argparse.Namespace) -> int:
         f"public key {made.public_key[:16]}...).\n{_BRING if free else ''}Have it dated before you release the model: "
         "indelible evidence timestamp. Keep identity.pem, the key and the data: a claim needs all three."
     )
-    emit(arguments, {"commitment": str(arguments.out), "digest": made.digest, "public_key": made.public_key}, text)
-    return 0
+    return emit(
+        arguments, {"commitment": str(arguments.out), "digest": made.digest, "public_key": made.public_key}, text
+    )
 
 
 def _timestamp(arguments: argparse.Namespace) -> int:
@@ -135,23 +138,22 @@ def _timestamp(arguments: argparse.Namespace) -> int:
                 f"wrote {place}. Send it: curl -H 'Content-Type: application/timestamp-query' --data-binary @{place} "
                 "AUTHORITY -o reply.tsr; then --attach reply.tsr --roots authority.pem"
             )
-            emit(arguments, {"request": str(place)}, text)
-            return 0
+            return emit(arguments, {"request": str(place)}, text)
         reply = send_request(request, arguments.url)
     stamp = attach_timestamp(content, reply, content_of(arguments.roots), arguments.commitment)
-    emit(arguments, {"time": stamp.time, "authority": stamp.authority}, f"dated {stamp.time} by {stamp.authority}")
-    return 0
+    return emit(
+        arguments, {"time": stamp.time, "authority": stamp.authority}, f"dated {stamp.time} by {stamp.authority}"
+    )
 
 
 def _claim(arguments: argparse.Namespace) -> int:
-    from indelible.evidence import Identity, claim
+    from indelible.evidence import claim
 
     saved, key, test = owners(arguments)
     suspect = asked_suspect(arguments, key.classes, key.shape, saved)
     verdict = claim(
         arguments.commitment, key, test, suspect, arguments.out, challenge=arguments.challenge,
-        budget=arguments.budget,
-        identity=None if arguments.identity is None else Identity.load(arguments.identity),
+        budget=arguments.budget, identity=_identity(arguments),
     )  # fmt: skip
     word = "OWNED" if verdict["owned"] else "NOT SHOWN"
     text = f"{word} at alpha {verdict['alpha']:g}, {verdict['queries']} queries\n{verdict['sentence']}\n"
@@ -162,11 +164,11 @@ def _claim(arguments: argparse.Namespace) -> int:
 def _sign(arguments: argparse.Namespace) -> int:
     from indelible.evidence.signing import sign_model
 
-    signature = sign_model(
-        arguments.run_folder / "model.safetensors", arguments.run_folder / "model.sig", arguments.key
-    )  # fmt: skip
-    emit(arguments, {"signature": str(signature)}, f"wrote {signature}. It shows unchanged weights, not their origin.")
-    return 0
+    folder = arguments.run_folder
+    signature = sign_model(folder / "model.safetensors", folder / "model.sig", arguments.key)
+    return emit(
+        arguments, {"signature": str(signature)}, f"wrote {signature}. It shows unchanged weights, not their origin."
+    )
 
 
 def _verify_model(arguments: argparse.Namespace) -> int:
@@ -178,35 +180,31 @@ def _verify_model(arguments: argparse.Namespace) -> int:
     except DamagedFileError as error:
         emit(arguments, {"holds": False, "why": str(error)}, f"DOES NOT HOLD: {error}")
         return 1
-    emit(arguments, {"holds": True}, f"HOLDS: {weights} is what was signed. Only a watermark shows its origin.")
-    return 0
+    return emit(arguments, {"holds": True}, f"HOLDS: {weights} is what was signed. Only a watermark shows its origin.")
 
 
 def _checking_options(*commands: argparse.ArgumentParser) -> None:
     """Add what the checker can give: roots, challenge, public key, the owner's key, the suspect."""
     for command in commands:
-        command.add_argument("bundle", type=Path, help="folder that `indelible evidence claim` wrote")
-        command.add_argument(
+        add = command.add_argument
+        add("bundle", type=Path, help="folder that `indelible evidence claim` wrote")
+        add(
             "--roots", type=Path,
             help="root certificates of the timestamp authority (PEM), from a source of your own; without them the "
             "date is not established",
         )  # fmt: skip
-        command.add_argument(
-            "--challenge", help="challenge that you set; without it, the claimant could foresee the questions"
-        )
-        command.add_argument("--public-key", help="the owner's public key, if you know it (64 hexadecimal digits)")
-        command.add_argument("--key", type=Path, help="the owner's key, shown under seal: check the derivation too")
-        command.add_argument("--data", help="carriers: needed with --key; codebook: the images you brought")
-        command.add_argument("--run", dest="shown_run", type=Path, help="the owner's run, instead of --key and --data")
-        asking_options(
-            command, unless="do not ask again", model="that of --run; required without --run", log=False,
-            budget=False,
-        )  # fmt: skip
+        add("--challenge", help="challenge that you set; without it, the claimant could foresee the questions")
+        add("--public-key", help="the owner's public key, if you know it (64 hexadecimal digits)")
+        add("--key", type=Path, help="the owner's key, shown under seal: check the derivation too")
+        add("--data", help="carriers: needed with --key; codebook: the images you brought")
+        add("--run", dest="shown_run", type=Path, help="the owner's run, instead of --key and --data")
+        model = "that of --run; required without --run"
+        asking_options(command, unless="do not ask again", model=model, log=False, budget=False)
 
 
 def _check(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from indelible.cli.describe import describe_check
+    from indelible.cli.terminal import describe_check
     from indelible.evidence import check_bundle
 
     roots = None if arguments.roots is None else content_of(arguments.roots)
@@ -226,11 +224,8 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _shown(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return what an expert may look into besides the bundle: the key under seal, the suspect itself."""
-    from indelible.data import load
-    from indelible.keys import Key
-
     found: dict[str, Any] = {}
-    run: Run | None = None
+    run: indelible.Run | None = None
     if arguments.shown_run is not None:
         if arguments.key is not None:
             raise InputError("--run holds a key itself: leave out --key.")
@@ -238,18 +233,18 @@ def _shown(arguments: argparse.Namespace) -> dict[str, Any]:
         run, key, carriers = owners(arguments)
         found = {"key": key, "carriers": carriers}
     elif arguments.key is not None:
-        alone = arguments.key.is_dir() and Key.load(arguments.key).labels == "codebook"
+        alone = arguments.key.is_dir() and indelible.Key.load(arguments.key).labels == "codebook"
         if arguments.data is None and not alone:
             raise InputError("--key needs --data: the carriers that the samples were drawn on.")
-        found = {"key": Key.load(arguments.key)}
+        found = {"key": indelible.Key.load(arguments.key)}
     if arguments.data is not None and arguments.shown_run is None:
-        found["carriers"] = load(arguments.data)[1]
+        found["carriers"] = indelible.load(arguments.data)[1]
     if arguments.suspect is not None:
         found["suspect"] = _suspect(arguments, run)
     return found
 
 
-def _suspect(arguments: argparse.Namespace, run: "Run | None") -> "Suspect | None":
+def _suspect(arguments: argparse.Namespace, run: "indelible.Run | None") -> "Suspect | None":
     """Open the suspect as the commitment wants it asked; None if that is damaged, which the check will say."""
     from indelible.evidence import Commitment
     from indelible.evidence.bundle import check_place

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+import indelible
 from indelible.base.errors import InputError
 from indelible.cli.known_names import data_name
 from indelible.cli.options import common, emit, key_options, make_key
@@ -20,50 +21,39 @@ def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible key``."""
     actions = command.add_subparsers(dest="action", required=True, metavar="create|show|picture")
     create = actions.add_parser("create", help="draw a secret and write a key folder")
-    create.add_argument("folder", type=Path, help="folder to write the key to")
-    create.add_argument(
-        "--data", type=data_name, metavar="NAME|PATH",
-        help="take classes and shape from this data set, and bind a codebook to its test images",
-    )  # fmt: skip
-    create.add_argument("--classes", type=int, metavar="K", help="number of classes of the model")
-    create.add_argument(
-        "--shape", type=int, nargs=3, metavar=("C", "H", "W"), help="channels, height and width of an image"
-    )
-    key_options(create)
     show = actions.add_parser("show", help="print a key's public part and check it against its digest")
-    show.add_argument("folder", type=Path, help="folder of the key")
     picture = actions.add_parser(
         "picture", help="draw images without and with the mark; for a codebook, every mark with its class"
     )
-    picture.add_argument("folder", type=Path, help="folder of the key")
-    picture.add_argument(
-        "--data", type=data_name, required=True, metavar="NAME|PATH", help="data set whose images get the marks"
-    )
+    create.add_argument("folder", type=Path, help="folder to write the key to")
+    for action in (show, picture):
+        action.add_argument("folder", type=Path, help="folder of the key")
+    taken = "take classes and shape from this data set, and bind a codebook to its test images"
+    create.add_argument("--data", type=data_name, metavar="NAME|PATH", help=taken)
+    create.add_argument("--classes", type=int, metavar="K", help="number of classes of the model")
+    sizes = "channels, height and width of an image"
+    create.add_argument("--shape", type=int, nargs=3, metavar=("C", "H", "W"), help=sizes)
+    key_options(create)
+    marked = "data set whose images get the marks"
+    picture.add_argument("--data", type=data_name, required=True, metavar="NAME|PATH", help=marked)
     picture.add_argument("--out", type=Path, default=Path("marked.png"), help="picture to write (default: marked.png)")
-    for action in (create, show, picture):
-        common(action)
+    common(create, show, picture)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     if arguments.action == "create":
         return _create(arguments)
-    from indelible.keys import Key
-
-    key = Key.load(arguments.folder)
+    key = indelible.Key.load(arguments.folder)
     if arguments.action == "show":
         public = {**key.public(), "digest": key.digest}
-        emit(arguments, public, "\n".join(f"{name:13} {value}" for name, value in public.items()))
-        return 0
-    from indelible.data import load
+        return emit(arguments, public, "\n".join(f"{name:13} {value}" for name, value in public.items()))
     from indelible.report.mark_galleries import write_contact_sheet
 
-    _, test = load(arguments.data)
-    write_contact_sheet(key, test, arguments.out)
+    write_contact_sheet(key, indelible.load(arguments.data)[1], arguments.out)
     shows = "every mark and its secret class" if key.labels == "codebook" else "the mark"
     text = f"wrote {arguments.out}. It shows {shows}: keep it as secret as the key."
-    emit(arguments, {"picture": str(arguments.out)}, text)
-    return 0
+    return emit(arguments, {"picture": str(arguments.out)}, text)
 
 
 def _create(arguments: argparse.Namespace) -> int:
@@ -71,9 +61,7 @@ def _create(arguments: argparse.Namespace) -> int:
     if arguments.data is None and (classes is None or shape is None):
         raise InputError("a key needs --data NAME, or both --classes K and --shape C H W.")
     if arguments.data is not None:
-        from indelible.data import load
-
-        train, test = load(arguments.data)
+        train, test = indelible.load(arguments.data)
         classes, shape = len(train.classes), train.shape
     key = make_key(arguments, classes, tuple(shape), test)
     key.save(arguments.folder)
@@ -85,5 +73,4 @@ def _create(arguments: argparse.Namespace) -> int:
         f"wrote {arguments.folder} (digest {key.digest[:16]}...). Keep secret.key safe and secret: without it you "
         "cannot prove anything, and anyone who has it can claim your model."
     )
-    emit(arguments, document, text)
-    return 0
+    return emit(arguments, document, text)

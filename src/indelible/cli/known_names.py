@@ -1,11 +1,8 @@
 """Names that options accept, and descriptions of the methods, without importing torch.
 
-The registries of methods, attacks, models and data sets import torch, which takes seconds. Help, lists
-and the check of option values need only names and descriptions. These are in ``known_names.json``, which
-``tools/write_known_names.py`` writes from the registries. A test compares the file with them.
-
-Two kinds of methods are not in the file and are looked up separately: those of other installed packages (entry points),
-and those that a program registers before it calls the command line.
+The registries import torch, which takes seconds. Help, lists and the check of option values read ``known_names.json``,
+which ``tools/write_known_names.py`` writes from the registries. Methods of other installed packages (entry points), and
+those that a program registers before it calls the command line, are not in the file and are looked up separately.
 """
 
 import argparse
@@ -13,7 +10,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,10 +21,10 @@ if TYPE_CHECKING:
 
 FILE = "known_names.json"
 Methods = Literal["attacks", "embeddings"]
-_TITLES: Mapping[Methods, str] = {"attacks": "removal attack", "embeddings": "embedding method"}
-_REGISTRIES: Mapping[Methods, tuple[str, str]] = {
-    "attacks": ("indelible.attacks", "ATTACKS"),
-    "embeddings": ("indelible.embedding", "EMBEDDINGS"),
+# Of each kind of method: what errors call it, the room and the name of its registry.
+_REGISTRIES: Mapping[Methods, tuple[str, str, str]] = {
+    "attacks": ("removal attack", "indelible.attacks", "ATTACKS"),
+    "embeddings": ("embedding method", "indelible.embedding", "EMBEDDINGS"),
 }
 
 
@@ -56,18 +53,8 @@ def installed_methods(which: str) -> list[str]:
 
 def loaded_registry(which: Methods) -> "MethodRegistry | None":
     """Return the registry if this process has imported it already, None otherwise; imports nothing."""
-    room, name = _REGISTRIES[which]
-    found: MethodRegistry | None = getattr(sys.modules.get(room), name, None)
-    return found
-
-
-def method_registry(which: Methods) -> "MethodRegistry":
-    """Import and return the registry; imports torch."""
-    from importlib import import_module
-
-    room, name = _REGISTRIES[which]
-    found: MethodRegistry = getattr(import_module(room), name)
-    return found
+    _, room, name = _REGISTRIES[which]
+    return getattr(sys.modules.get(room), name, None)
 
 
 def add_choice(
@@ -112,13 +99,12 @@ def _method_name(which: Methods, text: str) -> str:
     if ":" in text or text in known_methods(which):
         return text
     others = [*installed_methods(which), *(loaded_registry(which) or ())]
-    return _one_of(_TITLES[which], {*known_methods(which), *others}, text)
+    return _one_of(_REGISTRIES[which][0], {*known_methods(which), *others}, text)
 
 
 def _completed(action: argparse.Action, names: Iterable[str]) -> None:
     """Tell argcomplete which values complete an option."""
-    known = list(names)
-    vars(action)["completer"] = lambda **_given: known
+    vars(action)["completer"] = lambda **_given: list(names)
 
 
 def describe_methods(registry: "MethodRegistry") -> list[dict[str, Any]]:
@@ -140,27 +126,22 @@ def list_methods(arguments: argparse.Namespace, which: Methods) -> int:
     """
     from indelible.cli.options import emit
 
-    registry = method_registry(which) if installed_methods(which) else loaded_registry(which)
-    if registry is None:
-        documents: Sequence[Mapping[str, Any]] = list(known_methods(which).values())
-    else:
+    if installed_methods(which):
+        import_module(_REGISTRIES[which][1])
+    registry = loaded_registry(which)
+    documents: Sequence[Mapping[str, Any]] = list(known_methods(which).values())
+    if registry is not None:
         warn_of_broken(registry)
         documents = describe_methods(registry)
     lines: list[str] = []
     for one in documents:
         shown = " ".join(f"{name}={value}" for name, value in one["defaults"].items())
-        lines += [
-            f"{one['name']:10} {one['title']} ({one['paper']})",
-            f"           {one['summary']}",
-            f"           cost: {one['cost']}",
-            f"           defaults: {shown}",
-        ]
+        about = [one["summary"], f"cost: {one['cost']}", f"defaults: {shown}"]
         if one["scale_cpu"]:
             changed = " ".join(f"{name}={_short(value)}" for name, value in one["scale_cpu"].items())
-            lines.append(f"           --scale cpu: {changed}")
-        lines.append("")
-    emit(arguments, documents, "\n".join(lines).rstrip())
-    return 0
+            about.append(f"--scale cpu: {changed}")
+        lines += [f"{one['name']:10} {one['title']} ({one['paper']})", *(f"{'':10} {line}" for line in about), ""]
+    return emit(arguments, documents, "\n".join(lines).rstrip())
 
 
 def warn_of_broken(registry: "MethodRegistry") -> None:

@@ -23,25 +23,22 @@ _ENDINGS = {"html": ".html", "markdown": ".md", "latex": ".tex"}
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible report``."""
-    command.add_argument(
-        "runs", type=Path, nargs="*", metavar="WHAT",
-        help="runs, folders that contain runs, or results of the benchmark: a .json file or a store",
-    )  # fmt: skip
-    command.add_argument(
-        "--reported", nargs="*", metavar="TABLE",
-        help="the paper's tables from its own numbers: names, all, or nothing for the three main ones",
-    )  # fmt: skip
-    command.add_argument("--out", type=Path, help="file to write (default: report.html, .md or .tex)")
-    command.add_argument("--title", help="heading of the page")
-    command.add_argument(
+    add = command.add_argument
+    what = "runs, folders that contain runs, or results of the benchmark: a .json file or a store"
+    add("runs", type=Path, nargs="*", metavar="WHAT", help=what)
+    reported = "the paper's tables from its own numbers: names, all, or nothing for the three main ones"
+    add("--reported", nargs="*", metavar="TABLE", help=reported)
+    add("--out", type=Path, help="file to write (default: report.html, .md or .tex)")
+    add("--title", help="heading of the page")
+    add(
         "--analysis", type=Path, action="append", default=[], metavar="FOLDER",
         help="show these analyses too, or all inside the folder; those among the runs are shown in any case",
     )  # fmt: skip
-    command.add_argument("--hide-samples", action="store_true", help="leave out pictures, which reveal the marks")
+    add("--hide-samples", action="store_true", help="leave out pictures, which reveal the marks")
     accuracy_budget(
         command, "accuracy that the strongest attack on a model may have cost, in percentage points", default=0.02
     )
-    command.add_argument("--format", choices=tuple(_ENDINGS), default="html", help="html (default), markdown, latex")
+    add("--format", choices=tuple(_ENDINGS), default="html", help="html (default), markdown, latex")
     common(command)
 
 
@@ -59,8 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         _write_tables(arguments, results, out)
     else:
         _write_runs(arguments, out)
-    emit(arguments, {"report": str(out)}, f"wrote {out}")
-    return 0
+    return emit(arguments, {"report": str(out)}, f"wrote {out}")
 
 
 def _write_tables(arguments: argparse.Namespace, results: list[Path], out: Path) -> None:

@@ -9,9 +9,9 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import indelible
 from indelible.base.errors import InputError
-from indelible.cli.options import accuracy_budget, common, emit, threads_option
-from indelible.cli.suspect_options import asked_suspect, asking_options
+from indelible.cli.options import accuracy_budget, asked_suspect, asking_options, common, emit, threads_option
 from indelible.cli.verify_options import (
     deciding_options,
     decision,
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from indelible.data.images import Data
-    from indelible.keys import Key
-    from indelible.train.run_folder import Run
-    from indelible.verification import SessionPlan, Suspect, Verdict
+    from indelible.verification import SessionPlan, Suspect
 
 HELP = "decide whether a model carries a key's watermark (exit code 1 if that is not shown)"
 EXAMPLES = [
@@ -51,40 +49,31 @@ _ALONE = ("run_folder", "suspect", "export", "certificate", "log", "family")
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible verify``."""
-    command.add_argument(
+    add = command.add_argument
+    add(
         "run_folder", type=Path, metavar="RUN", nargs="?",
         help="folder of a run: the suspect, or with --suspect the owner's run, for key, data and architecture",
     )  # fmt: skip
-    command.add_argument(
-        "--runs",
-        nargs="+",
-        metavar="RUN",
-        help="several runs, as folders or a pattern: a verdict for each, and a table",
-    )
+    several = "several runs, as folders or a pattern: a verdict for each, and a table"
+    add("--runs", nargs="+", metavar="RUN", help=several)
     accuracy_budget(
         command, "with --runs: accuracy that the strongest attack may have cost, in percentage points", default=0.02
     )
-    command.add_argument("--key", type=Path, help="key folder (default: the run's own, or that of the run it attacks)")
-    command.add_argument("--data", help="carriers: a data set whose test images are marked (default: the run's)")
-    command.add_argument("--alpha", type=float, default=1e-6, help="level of the decision (default: 1e-6)")
-    command.add_argument(
-        "--queries", type=number_or_all, metavar="N", help="key samples to ask (default: all; of a server, as planned)"
-    )
+    add("--key", type=Path, help="key folder (default: the run's own, or that of the run it attacks)")
+    add("--data", help="carriers: a data set whose test images are marked (default: the run's)")
+    add("--alpha", type=float, default=1e-6, help="level of the decision (default: 1e-6)")
+    asked = "key samples to ask (default: all; of a server, as planned)"
+    add("--queries", type=number_or_all, metavar="N", help=asked)
     deciding_options(command)
-    command.add_argument(
-        "--carriers",
-        type=int,
-        metavar="N",
-        help="mark only N test images, which the key chooses: fewer queries (default of a codebook: 200)",
-    )
-    command.add_argument("--accuracy", action="store_true", help="also measure BA of --suspect: a query per test image")
-    command.add_argument("--export", type=Path, metavar="NPZ", help="write the queries for someone else to answer")
+    few = "mark only N test images, which the key chooses: fewer queries (default of a codebook: 200)"
+    add("--carriers", type=int, metavar="N", help=few)
+    add("--accuracy", action="store_true", help="also measure BA of --suspect: a query per test image")
+    add("--export", type=Path, metavar="NPZ", help="write the queries for someone else to answer")
     asking_options(command, unless="the run's own model")
-    command.add_argument(
-        "--certificate", action="store_true", help="also certify the mark against changes of the weights (white box)"
-    )
-    command.add_argument("--sigma", type=float, default=1.0, help="weight noise of the certificate (default: 1)")
-    command.add_argument("--draws", type=int, default=1000, help="noisy copies of the certificate (default: 1000)")
+    certify = "also certify the mark against changes of the weights (white box)"
+    add("--certificate", action="store_true", help=certify)
+    add("--sigma", type=float, default=1.0, help="weight noise of the certificate (default: 1)")
+    add("--draws", type=int, default=1000, help="noisy copies of the certificate (default: 1000)")
     threads_option(command)
     common(command)
 
@@ -94,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plan or arguments.runs:
         return show_plan(arguments) if arguments.plan else _verify_runs(arguments)
     from indelible.base.progress import wanted
-    from indelible.cli.describe import describe_certificate, describe_verdict
+    from indelible.cli.terminal import describe_certificate, describe_verdict
     from indelible.train.devices import pinned_threads
 
     saved, key, test = _asked_about(arguments)
@@ -124,22 +113,16 @@ def run(arguments: argparse.Namespace) -> int:
         if own and saved is not None:
             saved.keep_verdict(document)
         if arguments.certificate and own and saved is not None:
-            from indelible.verification import certify
-
-            certificate = certify(
-                saved.model(),
-                key,
-                owner or test,
-                sigma=arguments.sigma,
-                draws=arguments.draws,
-                normalize=saved.normalize(),
+            noise = {"sigma": arguments.sigma, "draws": arguments.draws}
+            certificate = indelible.certify(
+                saved.model(), key, owner or test, normalize=saved.normalize(), **noise
             ).to_json()
             document, text = {**document, "certificate": certificate}, f"{text}\n{describe_certificate(certificate)}"
     emit(arguments, document, text)
     return 0 if verdict.owned else 1
 
 
-def _more_carriers(verdict: "Verdict", images: int) -> list[str]:
+def _more_carriers(verdict: "indelible.Verdict", images: int) -> list[str]:
     """Say, in a line, how a codebook's verdict that is not shown may become clear: a weak mark shows on more images."""
     asked = round(verdict.counts.get("carriers", 0.0))
     if verdict.owned or not 0 < asked < images:
@@ -149,22 +132,17 @@ def _more_carriers(verdict: "Verdict", images: int) -> list[str]:
     return [f"{said} It is a second try, so compare its p with half of alpha, {verdict.alpha / 2:g}."]
 
 
-def _asked_about(arguments: argparse.Namespace) -> "tuple[Run | None, Key, Data]":
-    from indelible.data import load
-    from indelible.keys import Key
-    from indelible.train.run_folder import Run
-
-    saved = None if arguments.run_folder is None else Run.load(arguments.run_folder)
-    if saved is None and (
-        arguments.key is None or arguments.data is None or not (arguments.suspect or arguments.export)
-    ):
+def _asked_about(arguments: argparse.Namespace) -> "tuple[indelible.Run | None, indelible.Key, Data]":
+    saved = None if arguments.run_folder is None else indelible.Run.load(arguments.run_folder)
+    alone = arguments.key and arguments.data and (arguments.suspect or arguments.export)
+    if saved is None and not alone:
         raise InputError("name a run, or --suspect PLACE with --key FOLDER and --data NAME.")
     if arguments.certificate and arguments.suspect is not None:
         raise InputError("--certificate needs the weights: give the run alone, without --suspect.")
     if arguments.budget is not None and arguments.log is None:
         raise InputError("--budget counts over sessions: it needs --log FILE.")
-    key = saved.key() if saved is not None and arguments.key is None else Key.load(arguments.key)
-    _, test = load(arguments.data or (saved.data if saved is not None else ""))
+    key = saved.key() if saved is not None and arguments.key is None else indelible.Key.load(arguments.key)
+    _, test = indelible.load(arguments.data or (saved.data if saved is not None else ""))
     if arguments.carriers is not None:
         if not 0 < arguments.carriers <= len(test):
             raise InputError(f"--carriers must be 1..{len(test)}, the test images, got {arguments.carriers}.")
@@ -175,7 +153,7 @@ def _asked_about(arguments: argparse.Namespace) -> "tuple[Run | None, Key, Data]
     return saved, key, test
 
 
-def _suspect(arguments: argparse.Namespace, saved: "Run | None", key: "Key") -> "Suspect":
+def _suspect(arguments: argparse.Namespace, saved: "indelible.Run | None", key: "indelible.Key") -> "Suspect":
     from indelible.attacks import deployed
     from indelible.verification import as_suspect
 
@@ -187,49 +165,45 @@ def _suspect(arguments: argparse.Namespace, saved: "Run | None", key: "Key") -> 
 
 
 def _verdict(
-    arguments: argparse.Namespace, suspect: "Suspect", key: "Key", test: "Data", options: dict[str, Any],
+    arguments: argparse.Namespace, suspect: "Suspect", key: "indelible.Key", test: "Data", options: dict[str, Any],
     plan: "SessionPlan | None",
-) -> "Verdict":  # fmt: skip
-    from indelible.verification import verify, verify_logged
-
+) -> "indelible.Verdict":  # fmt: skip
     if arguments.log is None:
-        return verify(suspect, key, test, **options)
+        return indelible.verify(suspect, key, test, **options)
     # The plan goes into the log: whoever counts again asks as much of it.
     about = {"key": key.digest} | ({} if plan is None else {"plan": plan.to_json()})
-    return verify_logged(suspect, key, test, log=arguments.log, budget=arguments.budget, about=about, **options)
+    log, budget = arguments.log, arguments.budget
+    return indelible.verify_logged(suspect, key, test, log=log, budget=budget, about=about, **options)
 
 
-def _export(arguments: argparse.Namespace, key: "Key", test: "Data", options: dict[str, Any]) -> int:
+def _export(arguments: argparse.Namespace, key: "indelible.Key", test: "Data", options: dict[str, Any]) -> int:
     import numpy as np
 
     from indelible.base.files import replacing
-    from indelible.verification import planned, verify
+    from indelible.verification import planned
     from indelible.verification.careful_queries import order_seed
 
     if options.get("test") == "sequential":
         raise InputError("--export does not go with --test sequential, which decides after every answer.")
-    plan = planned(lambda stand_in: verify(stand_in, key, test, **options), seed=order_seed(key))
+    plan = planned(lambda stand_in: indelible.verify(stand_in, key, test, **options), seed=order_seed(key))
     with replacing(arguments.export) as temporary, temporary.open("wb") as handle:
         np.savez_compressed(handle, images=plan.images.numpy(), digests=np.array(plan.digests))
     text = (
         f"wrote {arguments.export}: {len(plan)} images and their digests, shuffled. Answer them in a file .csv with "
         "the columns digest,label and give that as --suspect. Anyone who sees it learns the marks."
     )
-    emit(arguments, {"questions": str(arguments.export), "queries": len(plan)}, text)
-    return 0
+    return emit(arguments, {"questions": str(arguments.export), "queries": len(plan)}, text)
 
 
 def _found_runs(patterns: Sequence[str]) -> list[Path]:
     """Return the folders that are named, and of patterns those that hold a finished run; each once."""
-    from indelible.train.run_folder import Run
-
     found: dict[Path, None] = {}
     for pattern in patterns:
         if Path(pattern).exists() or not glob.has_magic(pattern):
             found[Path(pattern)] = None  # named: what is wrong with it is told when it is read
             continue
         matches = map(Path, sorted(glob.glob(pattern)))  # noqa: PTH207 - Path.glob takes no absolute pattern
-        found |= dict.fromkeys(folder for folder in matches if Run.finished(folder))
+        found |= dict.fromkeys(folder for folder in matches if indelible.Run.finished(folder))
     if not found:
         raise InputError(f"--runs {' '.join(patterns)}: there is no finished run. Make one with `indelible attack`.")
     return list(found)
@@ -244,7 +218,6 @@ def _verify_runs(arguments: argparse.Namespace) -> int:
 
     from indelible.bench.attack_suite import strongest
     from indelible.bench.measurement import of_run
-    from indelible.train.run_folder import Run
 
     for name in _ALONE:
         if getattr(arguments, name):
@@ -256,7 +229,7 @@ def _verify_runs(arguments: argparse.Namespace) -> int:
         one = argparse.Namespace(**{**vars(arguments), "runs": [], "run_folder": folder})
         with redirect_stdout(io.StringIO()):  # each would print its own result; here they are the rows of one table
             run(one)
-        runs.append(Run.load(folder))
+        runs.append(indelible.Run.load(folder))
     verdicts = [one.verdict() or {} for one in runs]
     found = strongest([of_run(run) for run in runs], arguments.ba_drop).stage
     worst = None if found is None else found.run
@@ -273,7 +246,7 @@ def _verify_runs(arguments: argparse.Namespace) -> int:
     return 0 if all(verdict.get("owned") for verdict in verdicts) else 1
 
 
-def _table(runs: "Sequence[Run]", verdicts: Sequence[Mapping[str, Any]]) -> "Table":
+def _table(runs: "Sequence[indelible.Run]", verdicts: Sequence[Mapping[str, Any]]) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table as RichTable

@@ -9,7 +9,7 @@ import pytest
 
 from indelible.base.errors import InputError
 from indelible.cli import parser
-from indelible.cli.suspect_options import asked_suspect
+from indelible.cli.options import asked_suspect
 from indelible.data.download import UnreachableError
 from indelible.verification.suspects import BadAnswerError, HttpSuspect, Persistence, Preprocessing, open_suspect
 from indelible.verification.suspects.log import LoggedSuspect, QueryLog

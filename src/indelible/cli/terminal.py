@@ -1,16 +1,19 @@
-"""The table of a benchmark that fills in while it runs: rows are kinds and methods, columns are attacks."""
+"""What a terminal shows: results in a few lines, and the table of a benchmark that fills in while it runs."""
 
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from indelible.base.progress import wanted
 from indelible.bench.cells import BenchCell
 from indelible.bench.runner import Board, State
 from indelible.bench.store import Store
-from indelible.report.format import ABSENT, SIGNS, duration, percent, verdict_note, verdict_sign
+from indelible.embedding.base import advice
+from indelible.evidence.check import Checked
+from indelible.report.format import ABSENT, SIGNS, duration, equation, percent, verdict_note, verdict_sign
+from indelible.train.run_folder import Run
+from indelible.verification import Verdict
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -18,6 +21,77 @@ if TYPE_CHECKING:
 
 _SIGNS: Mapping[State, str] = {"waiting": "·", "running": "…", "elsewhere": "~", "failed": "failed", "blocked": "-"}
 _REFRESH_SECONDS = 2.0
+
+
+def describe_run(run: Run) -> str:
+    """Describe a finished run: what it gave, what it cost, where it is."""
+    record, metrics, verdict = run.record, run.record.metrics, run.verdict()
+    titles = {"ba_before": "BA before", "ba": "BA", "wsr": "WSR", "wsr_embedded": "WSR on embedded samples"}
+    rates = [f"{title} {percent(metrics[name])} %" for name, title in titles.items() if metrics.get(name) is not None]
+    if metrics.get("wsr") is not None:
+        # A WSR by itself shows nothing: its verdict stands beside it.
+        known = {} if verdict is None else verdict
+        rates.append(verdict_note(known.get("owned"), known.get("p_value")))
+    cost = f"{record.images} image passes in {record.seconds:.0f} s"
+    lines = [f"{record.verb} {record.method}: {', '.join([*rates, cost])}", f"kept in {run.folder}"]
+    if verdict is not None:
+        lines.insert(1, describe_verdict(verdict))
+        if record.verb == "embed" and not verdict["owned"]:
+            lines.insert(2, advice(Verdict.from_json(verdict)))
+    return "\n".join(lines)
+
+
+def describe_verdict(verdict: Mapping[str, Any]) -> str:
+    """Describe a verdict: the figures, then the sentence."""
+    ba = "" if verdict.get("ba") is None else f"BA {percent(verdict['ba'])} %, "
+    word = "OWNED" if verdict["owned"] else "NOT SHOWN"
+    return (
+        f"{word} at alpha {verdict['alpha']:g}: {ba}WSR {percent(verdict['wsr'])} %, "
+        f"{equation(verdict['p_value'])}, {verdict['queries']} queries\n{verdict['sentence']}"
+    )
+
+
+def describe_certificate(certificate: Mapping[str, Any]) -> str:
+    """Describe a certificate: the smoothed WSR, and how far the weights may be moved."""
+    return (
+        f"CERTIFICATE at sigma {certificate['sigma']:g}, {certificate['draws']} draws, confidence "
+        f"{certificate['confidence']:g}: smoothed WSR {percent(certificate['smoothed_wsr'])} %; it stays at least "
+        f"{percent(certificate['threshold'])} % for any change of the parameters within {certificate['radius']:.3g} "
+        "in the l2 norm"
+    )
+
+
+def describe_check(checked: Checked) -> str:
+    """Describe the check of a bundle: two sentences, what was established, every step, what it cannot show."""
+    steps = [f"  {'holds ' if step.holds else 'FAILS '} {step.name}: {step.says}" for step in checked.steps]
+    if not checked.holds or checked.claim is None:
+        return "\n".join([*checked.summary, *steps])
+    book = checked.carriers is not None
+    drawn = f"their {'classes' if book else 'labels'} were drawn, not chosen"
+    origin = drawn if checked.drawn else "not shown to be derived from a secret (--key)"
+    if checked.carriers == "open":
+        origin = f"{origin}; the carriers are not shown to be the auditor's (--data)"
+    lines = [
+        *checked.summary, checked.claim["verdict"]["sentence"], f"Date of the commitment: {_date(checked)}.",
+        f"{'Marks' if book else 'Samples'}: {'derived from the key' if checked.derived else origin}.", *steps,
+        "Files that are evidence:", *_files(checked, evidence=True), "Files that are not:",
+        *_files(checked, evidence=False), checked.meaning,
+    ]  # fmt: skip
+    if checked.caveats:
+        lines += ["What the bundle cannot show:", *(f"  - {caveat}" for caveat in checked.caveats)]
+    return "\n".join(lines)
+
+
+def _date(checked: Checked) -> str:
+    if checked.stamp is None:
+        return "not established, since there is no timestamp"
+    if checked.dated:
+        return f"at the latest {checked.stamp.time}, by {checked.stamp.authority}"
+    return f"not established; the timestamp says {checked.stamp.time}, but you gave no roots to check it with (--roots)"
+
+
+def _files(checked: Checked, *, evidence: bool) -> list[str]:
+    return [f"  {one.name}: {one.says}" for one in checked.files if one.evidence == evidence]
 
 
 class LiveBoard:
@@ -39,9 +113,7 @@ class LiveBoard:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._draw()
             self._live.stop()
@@ -71,7 +143,7 @@ class LiveBoard:
         if self._live is not None:
             self._drawn = time.monotonic()
             running = {
-                cell.digest: _where(self.store.last_row(cell.digest))
+                cell.digest: epoch_sign(self.store.last_row(cell.digest))
                 for cell in self.board.cells
                 if self.board.states.get(cell.digest) == "running"
             }
@@ -81,7 +153,8 @@ class LiveBoard:
             self._live.update(table, refresh=True)
 
 
-def _where(row: Mapping[str, Any] | None) -> str:
+def epoch_sign(row: Mapping[str, Any] | None) -> str:
+    """Return the sign of a running cell, with its epoch if its history has a last ``row``."""
     return "…" if row is None else f"… {row['epoch']}"
 
 

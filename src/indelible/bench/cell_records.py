@@ -1,4 +1,4 @@
-"""Do one cell: embed or attack in its run folder, verify, and write its record.
+"""Do one cell and write its record; collect the records of a preset.
 
 The record is what tables and figures are made of, so it is complete without the run folder:
 
@@ -6,22 +6,22 @@ The record is what tables and figures are made of, so it is complete without the
 |---|---|
 | ``digest``, ``verb``, ``needs`` | which cell it is, and the model cell that it attacks |
 | ``dataset``, ``architecture``, ``kind``, ``method``, ``attack``, ``seed`` | labels; ``attack`` is null for a model |
-| ``settings`` | all settings, defaults included |
-| ``inputs`` | digests of data, key and model that went in |
+| ``settings``, ``inputs`` | all settings, defaults included; digests of data, key and model that went in |
 | ``measured`` | ``ba``, ``wsr``, ``p_value``, ``owned``, hits, trials, null rate; figures that an attack noted |
 | ``measured`` of a codebook | also ``table``, ``drawn``, ``counts`` and ``binding``: the picture of marks and classes |
 | ``reported`` | ``ba`` and ``wsr`` of the paper, or null |
 | ``curve``, ``history`` | rates at every strength of an attack; rates by epoch of a model |
 | ``seconds``, ``images``, ``images_per_second`` | of all sessions of the run, without evaluation |
+| ``preset``, ``title``, ``attacks`` | the preset that asked for it: while a store fills, they say what is missing |
 | ``hardware``, ``versions``, ``command`` | on what, with what, and how to do it again |
 
-Rates are fractions. Two runs of a cell differ in ``seconds``, ``images_per_second`` and what is in
-``TIME_FIELDS`` of the history, in nothing else.
+Rates are fractions. Two runs of a cell differ in times, speeds, hardware and versions only.
 """
 
 import hashlib
+import shlex
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,8 @@ from indelible.attacks import ATTACKS
 from indelible.base.errors import IndelibleError
 from indelible.bench.cells import BenchCell
 from indelible.bench.make_run_folder import attack_into, embed_into, judge
+from indelible.bench.preset import BenchPreset
+from indelible.bench.reported import reported
 from indelible.bench.store import Store
 from indelible.data.catalog import load
 from indelible.data.images import Shape
@@ -42,8 +44,7 @@ from indelible.train.settings import TrainSettings
 _FORMAT = 1
 _VERDICT = ("ba", "wsr", "p_value", "owned", "hits", "trials", "decoy_rate", "null_rate", "test")
 _CODEBOOK = ("table", "drawn", "counts", "binding")
-VOLATILE = ("seconds", "images_per_second", "hardware", "versions")
-"""Fields of a record that say how it was made, not its results."""
+_LABELS = ("dataset", "architecture", "kind", "method", "attack", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +84,10 @@ def _do(store: Store, cell: BenchCell, device: str, more: Mapping[str, Any]) -> 
         elif cell.needs is None:
             run = _embed(cell, folder, device)
         else:
-            with store.reading(cell.needs) as victim:
-                run = _attack(cell, folder, victim, device)
+            settings, victim = cell.settings, Run.load(store.reading(cell.needs))
+            attack = ATTACKS[settings["attack"]].build.of(settings["attack_settings"])
+            images = settings["curve_images"]
+            run = attack_into(folder, victim, attack, seed=cell.seed, device=device, curve_images=images)
         if run.verdict() is None:  # also when it was interrupted between the run and the look at it
             judge(run)
         record = _record(cell, run, more)
@@ -105,22 +108,11 @@ def _embed(cell: BenchCell, folder: Path, device: str) -> Run:
     return run
 
 
-def _attack(cell: BenchCell, folder: Path, victim: Path, device: str) -> Run:
-    settings = cell.settings
-    attack = ATTACKS[settings["attack"]].build.of(settings["attack_settings"])
-    return attack_into(
-        folder, Run.load(victim), attack, seed=cell.seed, device=device, curve_images=settings["curve_images"]
-    )
-
-
 def _key(settings: Mapping[str, Any], seed: int, classes: int, shape: Shape) -> Key:
     # A benchmark that gives the same table twice needs a fixed secret; a real key draws its own.
     secret = hashlib.sha256(f"indelible bench, seed {seed}".encode()).digest()
-    values = dict(settings)
-    source = values.pop("source")
-    return Key.create(
-        classes=classes, shape=shape, secret=secret, source=None if source is None else load(source)[0], **values
-    )
+    source = None if settings["source"] is None else load(settings["source"])[0]
+    return Key.create(classes=classes, shape=shape, secret=secret, **{**settings, "source": source})
 
 
 def _record(cell: BenchCell, run: Run, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,12 +122,15 @@ def _record(cell: BenchCell, run: Run, more: Mapping[str, Any]) -> dict[str, Any
         for row in run.history()
         if "wsr" in row
     ]
-    noted = {name: value for name, value in record.metrics.items() if name not in {"ba", "wsr", "curve"}}
+    measured = {name: value for name, value in record.metrics.items() if name not in {"ba", "wsr", "curve"}}
+    measured |= {name: verdict.get(name) for name in _VERDICT}
+    if verdict.get("table"):
+        measured |= {name: verdict[name] for name in _CODEBOOK if name in verdict}
     return {
         "format": _FORMAT,
         **cell.to_json(),
         "inputs": dict(record.inputs),
-        "measured": {**noted, **{name: verdict.get(name) for name in _VERDICT}, **_codebook(verdict)},
+        "measured": measured,
         "reported": None,
         "curve": run.curve(),
         "history": rows,
@@ -148,6 +143,48 @@ def _record(cell: BenchCell, run: Run, more: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _codebook(verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the picture of a codebook's verdict needs; nothing for other keys, whose records stay as they are."""
-    return {name: verdict[name] for name in _CODEBOOK if name in verdict} if verdict.get("table") else {}
+def extra_fields(preset: BenchPreset, cell: BenchCell) -> dict[str, Any]:
+    """Return what a preset adds to a cell's record: its name, title and attacks, the paper's number, and a command."""
+    known = None
+    if preset.reported is not None:
+        known = reported(preset.reported, cell.kind, cell.method, cell.attack)
+    command = f"indelible bench run {shlex.quote(preset.name)} --only {shlex.quote(cell.name)}"
+    return {"preset": preset.name, **_described(preset), "reported": known, "command": command}
+
+
+def collect_results(preset: BenchPreset, cells: Sequence[BenchCell] | None, store: Store) -> dict[str, Any]:
+    """Return the records of a preset as one document: one entry for each finished cell, under the preset's labels.
+
+    Without ``cells``, all records that were made for a preset of this name, whatever its settings were then: a later
+    version of the package may have other defaults, and then plans other cells.
+    """
+    if cells is None:
+        records = [store.record(digest) or {} for digest in sorted(store.finished())]
+        found = [dict(record) for record in records if record.get("preset") == preset.name]
+    else:
+        found = [
+            {**record, **{name: getattr(cell, name) for name in _LABELS}, **extra_fields(preset, cell)}
+            for cell in cells
+            if (record := store.record(cell.digest)) is not None
+        ]
+    once = _described(preset)
+    axes: dict[str, list[str | None]] = {
+        "architecture": list(preset.architectures), "kind": [variant.label for variant in preset.kinds],
+        "method": [variant.label for variant in preset.methods], "attack": [None, *once["attacks"]],
+    }  # fmt: skip
+
+    def place(entry: Mapping[str, Any]) -> tuple[int, ...]:
+        at = (axis.index(entry[name]) if entry[name] in axis else len(axis) for name, axis in axes.items())
+        return (int(entry["seed"]), *at)
+
+    return {
+        "format": _FORMAT, "preset": preset.name, **once, "command": preset.command,
+        "planned": None if cells is None else len(cells),
+        "cells": [
+            {name: value for name, value in entry.items() if name not in once} for entry in sorted(found, key=place)
+        ],
+    }  # fmt: skip
+
+
+def _described(preset: BenchPreset) -> dict[str, Any]:
+    return {"title": preset.title, "attacks": [variant.label for variant in preset.attacks]}

@@ -5,7 +5,7 @@ from typing import Any
 
 from indelible.bench.runner import Board
 from indelible.bench.store import open_store
-from indelible.cli.live_table import LiveBoard, board_table
+from indelible.cli.terminal import LiveBoard, board_table
 from tests.bench.micro import cells_of, write_preset
 
 

@@ -1,0 +1,217 @@
+"""Engines, which run cells: worker processes of this machine, or tasks of a Ray cluster."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any, Self
+
+import torch
+
+from indelible.base.allocator import keep_freed_memory
+from indelible.base.errors import InputError
+from indelible.base.imports import needed
+from indelible.base.progress import silenced
+from indelible.bench.cell_records import Outcome
+from indelible.bench.runner import Job
+
+_GRACE_SECONDS = 30.0
+_QUEUE = 100_000
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_threads(workers: int) -> int:
+    """Return the threads of each of so many workers: what OMP_NUM_THREADS says, or the cores, shared out."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return int(said) if said.isdigit() and int(said) > 0 else max(1, cores() // workers)
+
+
+def worker_environment(threads: int) -> dict[str, str]:
+    """Return the environment of a worker with so many threads."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    # Threads that wait sleep: where cores are shared with others, spinning starves the one that is waited for.
+    return {**dict.fromkeys(names, str(threads)), "OMP_WAIT_POLICY": "PASSIVE"}
+
+
+class LocalEngine:
+    """Processes of this machine, one for each cell, with its own cores or GPU.
+
+    Threads are pinned: two workers of two threads each on two cores run several times slower than two of one. A process
+    ends with its cell, so that what one cell has left in memory costs the next one nothing. A worker that dies (killed,
+    out of memory) costs its cell's last checkpoint interval: the cell is reported as lost. Workers end when the process
+    that started them ends, however that happens.
+
+    Args:
+        workers: How many at a time; by default one per GPU, or one per core.
+        threads: CPU threads of each; by default what OMP_NUM_THREADS says, or the cores, shared out.
+    """
+
+    def __init__(self, workers: int | None = None, threads: int | None = None) -> None:
+        self.workers = (torch.cuda.device_count() or cores()) if workers is None else workers
+        if self.workers < 1 or (threads is not None and threads < 1):
+            raise InputError(f"workers and threads must be positive, got {workers} and {threads}.")
+        self.threads = threads or default_threads(self.workers)
+        # By number of the worker: its process, the pipe that brings its outcome, the digest of its cell.
+        self._running: dict[int, tuple[Any, Connection, str]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process, _, _ in self._running.values():
+            with suppress(OSError):
+                # Ask for a checkpoint: the training loop turns the first interruption into one.
+                os.kill(process.pid, signal.SIGINT)
+        for process, _, _ in self._running.values():
+            process.join(_GRACE_SECONDS)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._running = {}
+
+    @property
+    def free(self) -> int:
+        """How many more jobs it takes now."""
+        return self.workers - len(self._running)
+
+    def submit(self, job: Job) -> None:
+        """Start a worker on a job."""
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe(duplex=False)
+        number = next(number for number in range(self.workers) if number not in self._running)
+        gpus = torch.cuda.device_count()
+        own = {"CUDA_VISIBLE_DEVICES": str(number % gpus)} if gpus > 1 else {}
+        process = context.Process(target=_work, args=(theirs, job, self.threads), daemon=True)
+        before = os.environ.copy()
+        os.environ.update({**worker_environment(self.threads), **own})
+        try:
+            process.start()
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+        theirs.close()
+        self._running[number] = process, ours, job.cell.digest
+
+    def wait(self, seconds: float) -> Sequence[Outcome]:
+        """Wait for outcomes, at most so long; return those that arrived."""
+        ready = wait([pipe for _, pipe, _ in self._running.values()], seconds)
+        outcomes = []
+        for number, (process, pipe, digest) in list(self._running.items()):
+            if pipe not in ready:
+                continue
+            del self._running[number]
+            try:
+                outcome = pipe.recv()
+            except (EOFError, OSError):
+                outcome = None
+            process.join()
+            pipe.close()
+            why = f"its worker ended with code {process.exitcode}"
+            outcomes.append(outcome or Outcome(digest=digest, state="lost", error=why))
+        return outcomes
+
+
+def _work(pipe: Connection, job: Job, threads: int) -> None:
+    """Do a job; the life of a local worker."""
+    # Ctrl-C in a terminal goes to a whole group of processes; the engine asks its workers itself, once.
+    os.setpgid(0, 0)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    keep_freed_memory()
+    with suppress(KeyboardInterrupt):
+        pipe.send(_do(job, threads))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _do(job: Job, threads: int) -> Outcome:
+    """Do a job in a worker."""
+    torch.set_num_threads(threads)
+    with silenced():
+        return job.do()
+
+
+class RayEngine:
+    """A Ray cluster: cells are tasks, each with its share of a GPU.
+
+    The driver's runner decides what is ready; Ray queues it and decides when and where. A worker or a whole machine
+    that is lost is reported as such and its cell is tried again elsewhere: from its last checkpoint in a shared folder,
+    from the beginning behind a URL. The store must be one that all machines see. One driver works on a store at a time.
+    Each machine needs this package, and the data sets.
+
+    Args:
+        address: Of an existing cluster; ``"auto"`` finds one that runs here; None starts one on this machine.
+        gpus: GPUs that a cell takes; a fraction lets several share one.
+        cpus: CPUs that a cell takes.
+        threads: CPU threads of a cell; by default as many as CPUs.
+    """
+
+    def __init__(
+        self, address: str | None = None, *, gpus: float | None = None, cpus: float | None = None,
+        threads: int | None = None,
+    ) -> None:  # fmt: skip
+        self.ray = needed("ray", extra="ray", what="the engine 'ray'")
+        self.address, self.gpus, self.cpus = address, gpus or 0.0, 1.0 if cpus is None else cpus
+        if self.cpus < 0 or self.gpus < 0 or self.cpus + self.gpus == 0:
+            raise InputError(f"a cell needs CPUs or GPUs, got --cpus {cpus} and --gpus {gpus}.")
+        self.threads = threads or max(1, int(self.cpus))
+        self._task: Any = None
+        self._jobs: dict[Any, str] = {}
+        self._started = False
+
+    def __enter__(self) -> Self:
+        if not self.ray.is_initialized():
+            # Failures of cells are in the store; what workers print would only break the table.
+            self.ray.init(address=self.address, log_to_driver=False, include_dashboard=False)
+            self._started = True
+        environment = {**worker_environment(self.threads), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+        self._task = self.ray.remote(_do).options(
+            num_cpus=self.cpus, num_gpus=self.gpus,
+            max_retries=0,  # the runner counts attempts itself
+            runtime_env={"env_vars": environment},
+        )  # fmt: skip
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for reference in self._jobs:
+            self.ray.cancel(reference, force=True)
+        self._jobs = {}
+        if self._started:
+            self.ray.shutdown()
+
+    @property
+    def free(self) -> int:
+        """How many more jobs it takes: as many as there are, since Ray queues them and may start machines for them."""
+        return _QUEUE - len(self._jobs)
+
+    def submit(self, job: Job) -> None:
+        """Hand a job to the cluster."""
+        self._jobs[self._task.remote(job, self.threads)] = job.cell.digest
+
+    def wait(self, seconds: float) -> Sequence[Outcome]:
+        """Wait for outcomes, at most so long; return those that arrived."""
+        if not self._jobs:
+            time.sleep(seconds)
+            return []
+        ready, _ = self.ray.wait(list(self._jobs), num_returns=1, timeout=seconds)
+        outcomes = []
+        for reference in ready:
+            digest = self._jobs.pop(reference)
+            try:
+                outcomes.append(self.ray.get(reference))
+            except self.ray.exceptions.RayError as error:
+                said = " ".join(str(error).split())[:300]
+                outcomes.append(Outcome(digest=digest, state="lost", error=said))
+        return outcomes
