@@ -65,14 +65,15 @@ def load(
         DamagedFileError: Its files have been altered.
     """
     bare, options = split_options(str(name))
-    if bare in SOURCES:
-        return options.part(_load_named(SOURCES[bare], root))
     path = Path(bare).expanduser()
-    if path.exists() or path.suffix == ".npz" or len(path.parts) > 1:
-        size, classes, per_class = options.size or size, options.classes or classes, options.per_class or per_class
-        folder = partial(read_folder, path, classes=classes, size=size, workers=workers)
-        return options.part(_load_path(path, folder, per_class))
-    raise UnknownNameError("data set", bare, SOURCES)
+    if bare in SOURCES:
+        pair: tuple[Data, Data] = _load_named(SOURCES[bare], root)
+    elif path.exists() or path.suffix == ".npz" or len(path.parts) > 1:
+        folder = partial(read_folder, path, classes=options.classes or classes, size=options.size or size)
+        pair = _load_path(path, partial(folder, workers=workers), options.per_class or per_class)
+    else:
+        raise UnknownNameError("data set", bare, SOURCES)
+    return _some(pair[0], options.train, "train"), _some(pair[1], options.test, "test")
 
 
 def fetch(name: str, root: str | Path | None = None, place: str | Path | None = None) -> Path:
@@ -127,10 +128,9 @@ def _load_named(source: Source, root: str | Path | None) -> Pair:
 
 def _load_path(path: Path, folder: Callable[..., Data], per_class: tuple[int | None, int | None]) -> tuple[Data, Data]:
     if path.is_dir():
-        splits = folder_splits(path)
-        if len(splits) == 2:
+        if len(folder_splits(path)) == 2:
             return folder(split="train", per_class=per_class[0]), folder(split="test", per_class=per_class[1])
-        whole = folder(split="train" if splits else None, per_class=per_class[0])
+        whole = folder(per_class=per_class[0])
     elif path.suffix == ".npz":
         if len(npz_splits(path)) == 2:
             return read_npz(path, split="train"), read_npz(path, split="test")
@@ -154,10 +154,6 @@ class DataOptions:
     size: int | None = None
     classes: str | None = None
     per_class: tuple[int | None, int | None] | None = None
-
-    def part(self, pair: tuple[Data, Data]) -> tuple[Data, Data]:
-        """Return the part of ``(train, test)`` that is asked for."""
-        return _some(pair[0], self.train, "train"), _some(pair[1], self.test, "test")
 
 
 def split_options(name: str) -> tuple[str, DataOptions]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -16,8 +15,8 @@ from torch.utils.data import Dataset, IterableDataset
 
 from indelible.base.errors import InputError
 from indelible.base.progress import Progress
-from indelible.data.images import Data, ImageData, Shape
-from indelible.data.stream import StreamData, memory_limit
+from indelible.data.images import Data, ImageData, Shape, StreamData
+from indelible.data.row_cache import memory_limit
 
 # ITU-R BT.601 luma, as in most image libraries
 _LUMA = (0.299, 0.587, 0.114)
@@ -87,36 +86,28 @@ def class_names(classes: Sequence[str] | int | None, labels: Tensor) -> tuple[st
 
 def _from_pair(images: Any, labels: Any, classes: Sequence[str] | int | None, name: str) -> ImageData:
     pixels = as_uint8(images, name)
-    if not isinstance(labels, Tensor):
-        labels = _numbers(labels, name)
-    numbers = torch.as_tensor(labels)
+    if len(pixels) == 0:
+        raise InputError(f"the data set {name!r} is empty. Give at least two images.")
+    wanted = f"labels of {name!r} must be whole numbers, one for each image, got"
+    try:
+        array = labels if isinstance(labels, Tensor) else np.asarray(labels)
+    except ValueError as error:
+        raise InputError(f"{wanted} rows of lengths that differ.") from error
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "biuf":
+        kind = "text" if array.dtype.kind in "US" else "objects"
+        shown = f", {str(array.flat[0])!r:.40} first" if array.size else ""
+        raise InputError(
+            f"{wanted} {kind}{shown}. "
+            "Number the classes from 0: names, labels = numpy.unique(labels, return_inverse=True)."
+        )
+    numbers = torch.as_tensor(array)
     if numbers.is_floating_point() or numbers.dtype == torch.bool:
         raise InputError(
             f"labels of {name!r} must be whole numbers, got {str(numbers.dtype).removeprefix('torch.')}. "
             "Pass class indices, not one-hot rows or probabilities."
         )
     numbers = numbers.to(torch.int64)
-    if len(pixels) == 0:
-        raise InputError(f"the data set {name!r} is empty. Give at least two images.")
     return ImageData(pixels, numbers, class_names(classes, numbers), name)
-
-
-def _numbers(labels: Any, name: str) -> npt.NDArray[Any]:
-    """Return labels as an array of numbers; names of classes are refused, with the line that numbers them."""
-    try:
-        array = np.asarray(labels)
-    except ValueError as error:
-        raise InputError(
-            f"labels of {name!r} must be whole numbers, one for each image, got rows of lengths that differ."
-        ) from error
-    if array.dtype.kind not in "biuf":
-        kind = "text" if array.dtype.kind in "US" else "objects"
-        shown = f", {str(array.flat[0])!r:.40} first" if array.size else ""
-        raise InputError(
-            f"labels of {name!r} must be whole numbers, one for each image, got {kind}{shown}. "
-            "Number the classes from 0: names, labels = numpy.unique(labels, return_inverse=True)."
-        )
-    return array
 
 
 def _from_path(path: Path, classes: Sequence[str] | int | None) -> Data:
