@@ -15,7 +15,7 @@ from indelible.base.progress import silenced
 from indelible.data.share import Share
 from indelible.train.history import TIME_FIELDS
 from indelible.train.loop import CHECKPOINT
-from indelible.train.start_processes import spread
+from indelible.train.processes import spread
 from tests.conftest import stripes
 from tests.train import group
 

@@ -84,7 +84,7 @@ def many_devices(command: argparse.ArgumentParser) -> None:
 
 def in_processes(work: Work, arguments: argparse.Namespace) -> int:
     """Do ``work(arguments, group)`` in as many processes as the options ask for; the group's first one may speak."""
-    from indelible.train.start_processes import must_start, spread
+    from indelible.train.processes import must_start, spread
 
     if must_start(arguments.devices, arguments.nodes):
         with tempfile.TemporaryDirectory(prefix="indelible-") as name:
