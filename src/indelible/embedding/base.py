@@ -31,8 +31,7 @@ from indelible.nn.statistics import kept_frozen
 from indelible.train import Fitted, Objective, TrainSettings, fit
 from indelible.train.evaluate import accuracy, check_classifier, success_rate
 from indelible.train.processes import Group, elsewhere, from_first, joined, must_start
-from indelible.train.scales import SCALES, Start
-from indelible.train.settings import Precision
+from indelible.train.settings import SCALES, Precision, Start
 from indelible.verification import Verdict, verify
 
 EMBEDDINGS = MethodRegistry(

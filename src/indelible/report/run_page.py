@@ -51,7 +51,7 @@ print("same bits:", again.record.metrics["model_digest"] == run.record.metrics["
 """
 _TRAIN = """\
 import indelible
-from indelible.train.unmarked import train_unmarked
+from indelible.train.fit import train_unmarked
 
 run = indelible.Run.load({folder})
 owner, _, test = run.images()
