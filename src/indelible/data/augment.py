@@ -28,7 +28,7 @@ def normalise(images: Tensor, by: Normalization | None) -> Tensor:
     """Subtract the mean and divide by the standard deviation of each channel; the paper does neither (None)."""
     if by is None:
         return images
-    mean, std = (torch.tensor(values, device=images.device, dtype=images.dtype)[:, None, None] for values in by)
+    mean, std = images.new_tensor(by)[:, :, None, None]
     return (images - mean) / std
 
 
@@ -36,7 +36,7 @@ def denormalise(images: Tensor, by: Normalization | None) -> Tensor:
     """Undo :func:`normalise`, up to rounding."""
     if by is None:
         return images
-    mean, std = (torch.tensor(values, device=images.device, dtype=images.dtype)[:, None, None] for values in by)
+    mean, std = images.new_tensor(by)[:, :, None, None]
     return images * std + mean
 
 
@@ -68,15 +68,10 @@ def flip(images: Tensor, which: Tensor) -> Tensor:
 def augment(
     images: Tensor, kind: Augmentation, random: torch.Generator, share: Share = WHOLE, total: int | None = None
 ) -> Tensor:
-    """Augment a batch.
+    """Augment images (N, C, H, W) of any type; ``random`` lives on the CPU, whatever the device.
 
-    Args:
-        images: (N, C, H, W) of any type.
-        kind: What to do.
-        random: Lives on the CPU, whatever the device.
-        share: Which part of a batch of several processes ``images`` are. Numbers are drawn for the whole batch, so that
-            an image is treated alike whichever process handles it.
-        total: Rows of the whole batch; by default those of ``images``.
+    The images are the part ``share`` of a batch of ``total`` rows, by default all of it. Numbers are drawn for the whole
+    batch, so that an image is treated alike whichever process handles it.
     """
     if kind not in AUGMENTATIONS:
         raise UnknownNameError("augmentation", kind, AUGMENTATIONS)

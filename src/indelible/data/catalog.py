@@ -77,13 +77,10 @@ def load(
 
 
 def fetch(name: str, root: str | Path | None = None, place: str | Path | None = None) -> Path:
-    """Bring the data set ``name`` to disk and return its folder; nothing is done when it is there, whole.
+    """Bring the data set ``name`` to ``root`` and return its folder; nothing is done when it is there, whole.
 
-    Args:
-        name: A name that ``indelible data list`` shows.
-        root: Where fetched sets live; see :func:`data_root`.
-        place: One of the set's places, or the path of files that are here already. By default the places are tried in
-            order until one can be reached.
+    ``place`` is one of the set's places, or the path of files that are here already. By default the places are tried
+    in order until one can be reached.
     """
     source = SOURCES[name]
     if source.embedded is not None:
@@ -95,9 +92,8 @@ def fetch(name: str, root: str | Path | None = None, place: str | Path | None = 
             _first_reachable(source, folder, downloads)
         return folder
     known = source.place(str(place))
-    if known is not None and intact(folder) and read_manifest(folder).get("place") == known.name:
-        return folder
-    install(source, folder, known or Path(place).expanduser(), downloads)
+    if known is None or not intact(folder) or read_manifest(folder).get("place") != known.name:
+        install(source, folder, known or Path(place).expanduser(), downloads)
     return folder
 
 

@@ -23,12 +23,10 @@ _LUMA = (0.299, 0.587, 0.114)
 
 
 def as_uint8(images: Any, name: str = "data") -> Tensor:
-    """Turn images into uint8 of shape (N, C, H, W).
+    """Turn images into uint8 of shape (N, C, H, W); errors call the set ``name``.
 
-    Args:
-        images: uint8, or float in [0, 1] (rounded to the nearest of 256 levels); tensor or array; (N, H, W) counts as
-            one channel; arrays of shape (N, H, W, C) with 1 or 3 channels last are turned.
-        name: How to call the set in an error.
+    They are uint8, or float in [0, 1] (rounded to the nearest of 256 levels); tensor or array; (N, H, W) counts as one
+    channel; arrays of shape (N, H, W, C) with 1 or 3 channels last are turned.
     """
     tensor = torch.as_tensor(np.ascontiguousarray(images) if isinstance(images, np.ndarray) else images)
     if tensor.ndim == 3:

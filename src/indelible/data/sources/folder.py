@@ -53,16 +53,10 @@ def read_folder(
     workers: int = 0,
     limit: int | None = None,
 ) -> Data:
-    """Read a folder of pictures, into memory when they fit, else as a stream.
+    """Read a folder of pictures, into memory when they fit into ``limit`` bytes, else as a stream.
 
-    Args:
-        path: The folder.
-        classes: Names of the classes to use, in the order of their labels, or the path of a list of them.
-        size: Height and width of all images; without it all pictures must have one size.
-        split: Which split of a folder that has them.
-        per_class: At most so many pictures of each class, the first by name.
-        workers: Processes that decode a streamed set.
-        limit: Bytes of images that may be held in memory.
+    ``classes`` are names in the order of their labels, or the path of a list of them; ``per_class`` takes the first
+    pictures by name. The other arguments are those of :func:`indelible.load`.
     """
     root = Path(path)
     if not root.is_dir():
