@@ -70,8 +70,8 @@ def augment(
 ) -> Tensor:
     """Augment images (N, C, H, W) of any type; ``random`` lives on the CPU, whatever the device.
 
-    The images are the part ``share`` of a batch of ``total`` rows, by default all of it. Numbers are drawn for the whole
-    batch, so that an image is treated alike whichever process handles it.
+    The images are the part ``share`` of a batch of ``total`` rows, by default all of it. Numbers are drawn for the
+    whole batch, so that an image is treated alike whichever process handles it.
     """
     if kind not in AUGMENTATIONS:
         raise UnknownNameError("augmentation", kind, AUGMENTATIONS)
