@@ -95,11 +95,10 @@ class Run:
         try:
             if found["format"] != _FORMAT:
                 raise DamagedFileError(f"{place / _RUN} has format {found['format']}, this version reads {_FORMAT}.")
-            shape = found["architecture"]["shape"]
+            network = found["architecture"]
+            channels, height, width = map(int, network["shape"])
             architecture = Architecture(
-                name=found["architecture"]["name"],
-                classes=int(found["architecture"]["classes"]),
-                shape=(int(shape[0]), int(shape[1]), int(shape[2])),
+                name=network["name"], classes=int(network["classes"]), shape=(channels, height, width)
             )
             record = Record.from_json(found["record"])
             parent = None if found["parent"] is None else Path(os.path.normpath(place / found["parent"]))
