@@ -8,9 +8,8 @@ from torch import Tensor
 
 from indelible.base.errors import InputError
 from indelible.base.seeding import generator
-from indelible.data.augment import Augmentation, augment, to_float
+from indelible.data.augment import WHOLE, Augmentation, Share, augment, to_float
 from indelible.data.images import Batch, Data
-from indelible.data.share import WHOLE, Share
 
 _CPU = torch.device("cpu")
 

@@ -153,11 +153,7 @@ class DataOptions:
 
 
 def split_options(name: str) -> tuple[str, DataOptions]:
-    """Split ``name?option=value&...`` into the bare name and its options.
-
-    Raises:
-        InputError: An option is unknown, or its value is not a number.
-    """
+    """Split ``name?option=value&...`` into the bare name and its options."""
     bare, mark, text = name.partition("?")
     if not mark:
         return bare, DataOptions()

@@ -17,6 +17,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from indelible.base.errors import DamagedFileError, InputError, StorageError
 from indelible.base.files import (
     canonical_json,
@@ -115,7 +117,7 @@ def read_installed(source: Source, folder: Path) -> Pair:
 
 def _keep_decoded(folder: Path, manifest: dict[str, Any], pair: Pair) -> None:
     """Store decoded images; a disk that refuses is no error, the images can be decoded again."""
-    tensors = {}
+    tensors: dict[str, Tensor] = {}
     for part, data in zip(("train", "test"), pair, strict=True):
         tensors |= {f"{part}_images": data.images, f"{part}_labels": data.labels}
     with contextlib.suppress(StorageError):

@@ -72,7 +72,7 @@ class RowCache:
     def read(self, row: int, into: npt.NDArray[np.uint8]) -> bool:
         """Copy a row into ``into`` (uint8, (size,)); False when it is not there, or torn."""
         stored = self._table[row]
-        mark = stored[self.size :].tobytes()
+        mark: bytes = stored[self.size :].tobytes()
         if not any(mark):
             return False
         into[:] = stored[: self.size]

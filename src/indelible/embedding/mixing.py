@@ -15,9 +15,8 @@ from torch import Tensor
 
 from indelible.base.errors import InputError
 from indelible.base.seeding import generator
-from indelible.data.augment import Augmentation, Normalization, augment, normalise, to_float
+from indelible.data.augment import WHOLE, Augmentation, Normalization, Share, augment, normalise, to_float
 from indelible.data.images import Data
-from indelible.data.share import WHOLE, Share
 from indelible.keys.key import Key, WatermarkSamples
 
 # Verification asks decoys 0, 1, 2, ...: a negative must never be one of them, or the test would be rigged.

@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from indelible.base.errors import InputError
 from indelible.base.seeding import generator
-from indelible.data.augment import Normalization, denormalise, normalise
-from indelible.data.share import WHOLE, Share
+from indelible.data.augment import WHOLE, Normalization, Share, denormalise, normalise
 from indelible.keys.key import Key
 from indelible.keys.marks import Stamps
 from indelible.train.objective import Objective, Step

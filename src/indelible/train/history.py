@@ -52,11 +52,7 @@ class History:
 
 
 def read_history(folder: Path) -> list[Row]:
-    """Read the history of a run; empty when there is none.
-
-    Raises:
-        DamagedFileError: A line is not a row.
-    """
+    """Read the history of a run; empty when there is none. A line that is not a row is a DamagedFileError."""
     path = folder / "history.jsonl"
     if not path.exists():
         return []

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from torch import distributed, multiprocessing, nn
+from torch.multiprocessing.spawn import ProcessRaisedException, start_processes
 
 from indelible.base.allocator import keep_freed_memory
 from indelible.base.errors import IndelibleError, InputError
@@ -221,7 +222,7 @@ def spread(work: Callable[[Path], None], *, devices: int, nodes: int = 1, folder
     threads = max(1, torch.get_num_threads() // devices)
     given = (work, folder, devices, nodes, _rendezvous(nodes), threads, not wanted(), refusals)
     try:
-        context: Any = multiprocessing.start_processes(_process, given, devices, join=False)
+        context: Any = start_processes(_process, given, devices, join=False)
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         raise InputError(
             f"the model or the data cannot be sent to other processes ({error}). Define their classes in a module, or "
@@ -231,7 +232,7 @@ def spread(work: Callable[[Path], None], *, devices: int, nodes: int = 1, folder
         with on_interrupt(partial(_forward, context.pids())):
             while not context.join(grace_period=_GRACE_SECONDS):
                 pass
-    except multiprocessing.ProcessRaisedException as error:
+    except ProcessRaisedException as error:
         if refusals.empty():  # else another process says the cause better
             last = str(error).strip().splitlines()[-1]
             raise IndelibleError(f"process {error.error_index} of {devices} failed: {last}") from error

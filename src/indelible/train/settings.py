@@ -14,12 +14,12 @@ Learning-rate schedules are pure functions of the progress of a run: nothing to 
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, get_args
 
 from indelible.base.checks import check_finite_settings, check_settings
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.base.records import plain
+from indelible.base.records import JsonFields
 from indelible.base.registry import Registry
 from indelible.data.augment import AUGMENTATIONS, Augmentation, Normalization
 
@@ -86,7 +86,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainSettings:
+class TrainSettings(JsonFields):
     """How to train.
 
     Attributes:
@@ -153,10 +153,6 @@ class TrainSettings:
             changes["schedule"] = Schedule(kind=changes["schedule"])
         check_settings(type(self), changes, "training setting")
         return replace(self, **changes)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain JSON values."""
-        return {name: plain(value) for name, value in asdict(self).items()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:

@@ -140,7 +140,7 @@ def _key(reader: "PictureReader") -> str:
 
 
 @contextmanager
-def opened(path: Path, formats: Sequence[str] | None = None) -> Iterator["Image"]:
+def opened(path: Path, formats: list[str] | None = None) -> Iterator["Image"]:
     """Open a picture; one that is damaged, or of other formats than these, is refused by its name."""
     from PIL import Image
 
