@@ -146,7 +146,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Read and check the list of a fetched set's files."""
     manifest = read_json(folder / MANIFEST)
     with contextlib.suppress(TypeError, KeyError, AttributeError):
-        if manifest["format"] == _FORMAT and all("sha256" in entry for entry in manifest["files"].values()):
+        if manifest["format"] == _FORMAT and all(entry["sha256"] for entry in manifest["files"].values()):
             return dict(manifest)
     raise DamagedFileError(f"{folder / MANIFEST} is not a list of files. Delete {folder} and fetch the set again.")
 

@@ -58,8 +58,10 @@ def read_python(path: Path, label_key: bytes) -> Rows:
 
 
 def _numbers(value: Any) -> npt.NDArray[np.int64] | None:
-    array = np.array(value) if isinstance(value, list) else value
-    return array.astype(np.int64) if isinstance(array, np.ndarray) and array.dtype.kind in "iu" else None
+    if isinstance(value, list) and all(isinstance(item, int) for item in value):
+        return np.array(value, np.int64)
+    whole = isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.ndim == 1
+    return value.astype(np.int64) if whole else None
 
 
 def read_sheet(path: Path) -> npt.NDArray[np.uint8]:

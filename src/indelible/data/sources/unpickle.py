@@ -35,6 +35,8 @@ class _Type:
         if not isinstance(state, tuple) or len(state) < 5 or any(part is not None for part in state[2:5]):
             raise pickle.UnpicklingError("an array with fields")
         self.order = _text(state[1])
+        if self.order not in {"<", ">", "|", "="}:
+            raise pickle.UnpicklingError(f"an array of byte order {self.order}")
 
 
 class _Array:
