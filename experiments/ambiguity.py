@@ -35,7 +35,7 @@ from indelible.embedding import embed
 from indelible.keys.derive import expand
 from indelible.keys.key import Key, Labels, WatermarkSamples
 from indelible.models import build_model
-from indelible.train.scales import Start
+from indelible.train.settings import Start
 from indelible.verification.verdict import verify
 
 __all__ = ["Ambiguity", "AmbiguitySettings", "main", "measure_ambiguity"]

@@ -18,7 +18,7 @@ import torch
 from indelible.attacks import ATTACKS, attack
 from indelible.base.progress import silenced
 from indelible.train.run_folder import Run
-from indelible.train.scales import SCALES
+from indelible.train.settings import SCALES
 
 
 def main(argv: Sequence[str] | None = None) -> None:

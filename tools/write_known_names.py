@@ -16,7 +16,7 @@ from indelible.keys.marks import MARKS
 from indelible.keys.rules import LABELS
 from indelible.models import MODELS
 from indelible.train import TrainSettings
-from indelible.train.scales import SCALES, STARTS
+from indelible.train.settings import SCALES, STARTS
 from indelible.verification.procedures import PROCEDURES
 
 

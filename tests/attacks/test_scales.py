@@ -8,7 +8,7 @@ from indelible.attacks import ATTACKS, FineTuning, attack
 from indelible.base.checks import check_settings
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import ImageData
-from indelible.train.scales import SCALES
+from indelible.train.settings import SCALES
 from tests.conftest import TinyNet, stripes
 
 IMAGES = 40

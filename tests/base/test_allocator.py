@@ -11,7 +11,7 @@ import pytest
 import indelible.cli
 from indelible.base import allocator
 from indelible.base.allocator import keep_freed_memory
-from indelible.train.start_processes import spread
+from indelible.train.processes import spread
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these thresholds")

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indelible.base.errors import InputError
-from indelible.data.augment import to_float
+from indelible.data.augment import Share, to_float
 from indelible.data.batches import Batches
 from indelible.data.images import Batch, ImageData
-from indelible.data.share import Share
 
 
 def numbered(count: int) -> ImageData:

@@ -13,8 +13,8 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 from indelible.base.errors import InputError
 from indelible.data.batches import Batches
 from indelible.data.convert import from_dataset, image_of, label_of
-from indelible.data.images import Data, ImageData
-from indelible.data.stream import RowCache, StreamData, memory_limit
+from indelible.data.images import Data, ImageData, StreamData
+from indelible.data.row_cache import RowCache, memory_limit
 from tests.data.makers import labels, pixels
 
 COUNT, SHAPE = 23, (3, 6, 5)

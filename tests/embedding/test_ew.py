@@ -13,7 +13,7 @@ from indelible.data.images import ImageData
 from indelible.embedding.ew import ExponentialWeights, refresh_statistics, what_stays
 from indelible.keys.key import Key
 from indelible.train import Schedule, TrainSettings
-from indelible.train.scales import SCALES
+from indelible.train.settings import SCALES
 from tests.conftest import TinyNet, stripes
 from tests.settings import GroupNormNet
 

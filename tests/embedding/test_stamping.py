@@ -10,8 +10,7 @@ from torch.nn import functional as F
 
 import indelible
 from indelible.base.errors import InputError
-from indelible.data.augment import normalise
-from indelible.data.share import Share
+from indelible.data.augment import Share, normalise
 from indelible.embedding.mixing import StampedBatches, StampedObjective
 from indelible.keys.key import Key
 from indelible.train.objective import Objective, Step

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from indelible.data.share import Share
+from indelible.data.augment import Share
 from indelible.nn.input_perturbation import attacking, ball_noise, projected, sign_ascent, small_noise
 from tests.conftest import TinyNet
 

@@ -15,7 +15,7 @@ import indelible
 from indelible.attacks import ATTACKS as ALL_ATTACKS
 from indelible.base.errors import InputError
 from indelible.base.files import write_json, write_tensors
-from indelible.data.share import Share
+from indelible.data.augment import Share
 from indelible.keys.key import Key
 from indelible.nn.collectives import processes
 from indelible.nn.sync_batchnorm import synchronised_statistics

@@ -12,10 +12,10 @@ import indelible
 from indelible.attacks import ATTACKS
 from indelible.base.files import read_json
 from indelible.base.progress import silenced
-from indelible.data.share import Share
+from indelible.data.augment import Share
 from indelible.train.history import TIME_FIELDS
 from indelible.train.loop import CHECKPOINT
-from indelible.train.start_processes import spread
+from indelible.train.processes import spread
 from tests.conftest import stripes
 from tests.train import group
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 import indelible
 from indelible.base.errors import InputError
 from indelible.train.loop import CHECKPOINT
-from indelible.train.processes import joined
-from indelible.train.start_processes import must_start
+from indelible.train.processes import joined, must_start
 from tests.train import group
 from tests.waiting import PATIENCE, until
 

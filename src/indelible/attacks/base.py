@@ -37,9 +37,8 @@ from indelible.nn.layers import check_finite
 from indelible.train import Fitted, Objective, TrainSettings, fit
 from indelible.train.devices import make_fabric
 from indelible.train.evaluate import accuracy, check_classifier, evaluating
-from indelible.train.processes import Group, joined
-from indelible.train.scales import SCALES
-from indelible.train.start_processes import elsewhere, must_start
+from indelible.train.processes import Group, elsewhere, joined, must_start
+from indelible.train.settings import SCALES
 
 ATTACKS = MethodRegistry("removal attack", group="indelible.attacks", base="indelible.attacks.base:RemovalAttack")
 Protocol = Literal["sound", "paper"]

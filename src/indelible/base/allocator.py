@@ -1,15 +1,13 @@
 """Keep the memory that one training step frees for the next one, on Linux with glibc.
 
-Every step of a CPU training run allocates and frees the same large activations. glibc's ``malloc`` gets blocks above a
-threshold from the kernel and hands them back when they are freed, so each step pays page faults for memory that it had
-a moment ago. With both thresholds raised (``M_MMAP_THRESHOLD`` and ``M_TRIM_THRESHOLD`` of ``mallopt``) the blocks stay
-in the process, and a process that trains network after network grows. So only processes that Indelible starts itself
-are changed - the command line, workers of a benchmark, processes of a run on several devices - never that of somebody
-who calls a function of this package.
+Every step of a CPU training run allocates and frees the same large activations. glibc's ``malloc`` hands large blocks
+back to the kernel when they are freed, so each step pays page faults for memory that it had a moment ago. With both
+thresholds of ``mallopt`` raised the blocks stay in the process , and a process that trains network after network
+grows. So only processes that Indelible starts itself are changed - the command line, workers of a benchmark, processes
+of a run on several devices - never that of somebody who calls a function of this package.
 
-Measured on a busy machine, three pairs of fresh processes in turn, one thread, batch 64, processor time of 12 to 20
-training steps with the raised thresholds against without: 0.87 for ``resnet-mini`` (pairs 0.76 to 0.96), 0.85 for
-``resnet-w16-s2`` (0.66 to 0.96).
+Measured on a busy machine, three pairs of fresh processes in turn, one thread, batch 64: 0.87 of the processor time for
+``resnet-mini`` (pairs 0.76 to 0.96), 0.85 for ``resnet-w16-s2`` (0.66 to 0.96).
 """
 
 import ctypes

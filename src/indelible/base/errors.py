@@ -41,3 +41,7 @@ class UnknownNameError(InputError):
         near = get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         super().__init__(f"unknown {what} {name!r}: choose one of {', '.join(known)}.{hint}")
+
+    def __reduce__(self) -> tuple[type[InputError], tuple[object, ...]]:
+        """Travel to another process as the error with the finished message."""
+        return InputError, self.args

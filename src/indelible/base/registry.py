@@ -1,16 +1,9 @@
 """Everything that is chosen by name has one kind of registry: models, data sets, methods, attacks, marks, suspects.
 
-Classes from outside the package can be added to those of methods, marks and suspects:
-
-| written | found by | its name in records |
-|---|---|---|
-| ``ft`` | registered by this package | ``ft`` |
-| ``shake`` | entry point ``shake`` of the registry's group | ``shake`` |
-| ``mypackage.attacks:Shake`` | import, the working folder included | ``mypackage.attacks:Shake`` |
-
-An entry point is a class, a :class:`MethodInfo` of the entry point's name, or a function without arguments that
-registers or returns one. Nothing is searched or imported before a name is asked for that the package does not have, or
-all names are asked for. What a file says never imports anything: ``in`` is false for ``package.module:Class``.
+Classes from outside the package can be added to those of methods, marks and suspects: by an entry point of the
+registry's group, or as ``package.module:Class``, which is then also its name in records. docs/contributing.md says how.
+Nothing is searched or imported before a name is asked for that the package does not have, or all names are asked for.
+What a file says never imports anything: ``in`` is false for ``package.module:Class``.
 """
 
 import inspect
@@ -77,13 +70,10 @@ class Registry(Generic[T]):
 
 
 class MethodRegistry(Registry[MethodInfo]):
-    """A registry of methods that other packages can add to.
+    """A registry of methods that other packages can add to, by entry points of the ``group``.
 
-    Args:
-        what: What is registered, as it should read in an error.
-        group: Group of the entry points.
-        base: The class that every method derives from, as ``package.module:Class``; imported when it is needed.
-        needs: What each must have beyond the base, as it is written: its name and arguments.
+    ``base`` is the class that every method derives from, as ``package.module:Class``, imported when it is needed;
+    ``needs`` is what each must have beyond it, as it is written: its name and arguments.
     """
 
     def __init__(self, what: str, *, group: str, base: str, needs: str = "run(self, job)") -> None:
@@ -113,15 +103,10 @@ class MethodRegistry(Registry[MethodInfo]):
         return self._loaded(found.select(name=name))
 
     def __contains__(self, name: object) -> bool:
-        if name in self._entries:
-            return True
-        if not isinstance(name, str) or ":" in name or name not in entry_points(group=self.group).names:
-            return False
         try:
-            self[name]
+            return name in self._entries or (isinstance(name, str) and ":" not in name and bool(self[name]))
         except InputError:
             return False
-        return True
 
     def __iter__(self) -> Iterator[str]:
         self.load_installed()
@@ -188,46 +173,42 @@ class MethodRegistry(Registry[MethodInfo]):
 
     def _info(self, name: str, value: Any) -> MethodInfo:
         """Make a record of what an entry point of this name gave."""
-        if isinstance(value, type):
-            known = self._entries.get(name)
-            return known if known is not None and known.build is value else self._described(name, value)
-        if not isinstance(value, MethodInfo) and callable(value):
+        if not isinstance(value, type | MethodInfo) and callable(value):
             made = value()
             if made is None and name not in self._entries:
                 raise InputError(f"{value.__name__}() registered no {self.what} of this name.")
             value = self._entries[name] if made is None else made
-        if not isinstance(value, MethodInfo):
+        elif not isinstance(value, type | MethodInfo):
             raise InputError(
                 f"expected a class, a MethodInfo or a function that registers one, got {type(value).__name__}."
             )
-        self._check(value.build)
-        return value
+        known = self._entries.get(name)
+        return known if known is not None and known.build is value else self._described(name, value)
 
     def _named(self, name: str) -> MethodInfo:
         """Import ``package.module:Class``; a name of this form builds the method again wherever it is read."""
         try:
-            kind = import_named(name, expected=_OUTSIDE)
+            found = import_named(name, expected=_OUTSIDE)
         except IndelibleError:
             raise
         except Exception as error:
             raise InputError(
                 f"cannot import {name!r}: {type(error).__name__}: {error}. Fix the module, or install what it needs."
             ) from error
-        if isinstance(kind, MethodInfo):
-            self._check(kind.build)
-            return replace(kind, name=name)
-        for info in super().entries():
-            if info.build is kind:  # the module registered it under a name of its own
-                return replace(info, name=name)
-        return self._described(name, kind)
+        # The module may have registered it under a name of its own.
+        known = next((info for info in super().entries() if info.build is found), None)
+        return replace(known or self._described(name, found), name=name)
 
-    def _described(self, name: str, kind: Any) -> MethodInfo:
-        """Make a record of a class that comes without one."""
-        self._check(kind)
-        summary = (inspect.getdoc(kind) or "").partition("\n")[0]
+    def _described(self, name: str, found: Any) -> MethodInfo:
+        """Return a record of what was found, a class or a record; refuse what is not a usable method."""
+        if isinstance(found, MethodInfo):
+            self._check(found.build)
+            return found
+        self._check(found)
+        summary = (inspect.getdoc(found) or "").partition("\n")[0]
         return MethodInfo(
-            name=name, title=kind.__name__, paper=kind.__module__, summary=summary or "no description",
-            cost="unknown", build=kind,
+            name=name, title=found.__name__, paper=found.__module__, summary=summary or "no description",
+            cost="unknown", build=found,
         )  # fmt: skip
 
     def _fits(self, kind: Any) -> bool:

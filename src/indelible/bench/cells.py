@@ -23,8 +23,7 @@ from indelible.data.catalog import load
 from indelible.embedding import EMBEDDINGS
 from indelible.keys.key import SCHEMES
 from indelible.keys.marks import MARKS
-from indelible.train.scales import SCALES
-from indelible.train.settings import TrainSettings
+from indelible.train.settings import SCALES, TrainSettings
 
 FORMAT = 1
 _SPARED = {"evaluate_every", "checkpoint_seconds"}

@@ -25,8 +25,8 @@ from indelible.data.images import Shape
 from indelible.data.splits import Split
 from indelible.keys.key import Key
 from indelible.train import TrainSettings
+from indelible.train.fit import train_unmarked
 from indelible.train.run_folder import Architecture, Run
-from indelible.train.unmarked import train_unmarked
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,7 +85,7 @@ def computing(command: argparse.ArgumentParser) -> None:
 
 def in_processes(work: Work, arguments: argparse.Namespace) -> int:
     """Do ``work(arguments)`` in as many processes as the options ask for."""
-    from indelible.train.start_processes import must_start, spread
+    from indelible.train.processes import must_start, spread
 
     if must_start(arguments.devices, arguments.nodes):
         with tempfile.TemporaryDirectory(prefix="indelible-") as name:

@@ -1,10 +1,13 @@
 """Augmentation of whole batches on the device that trains: random crop after padding, random flip.
 
+Every process augments its :class:`Share` of a batch as one process would have.
+
 As in the paper (Section 4.1 and the usual CIFAR recipe): pad by 4 pixels of zeros on every side, crop back to the
 original size at a random place, flip left-right with probability one half. For larger images the padding grows in
 proportion (an eighth of the height).
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -12,11 +15,40 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from indelible.base.errors import UnknownNameError
-from indelible.data.share import WHOLE, Share
 
 Augmentation = Literal["crop-flip", "crop", "none"]
 AUGMENTATIONS: tuple[Augmentation, ...] = ("crop-flip", "crop", "none")
 Normalization = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which rows of a batch belong to process ``rank`` of ``world`` processes: every ``world``-th, from ``rank`` on.
+
+    Rows are dealt out like cards. So the first rows of the whole batch are the first rows of every process' part, and a
+    method that takes "the first 64 rows" takes the same rows whatever the number of processes.
+    """
+
+    rank: int = 0
+    world: int = 1
+
+    def of(self, rows: Tensor) -> Tensor:
+        """Return this process' part of ``rows`` (first axis)."""
+        return rows[self.rank :: self.world] if self.world > 1 else rows
+
+    def count(self, total: int) -> int:
+        """Return how many of ``total`` rows are this process'."""
+        return len(range(self.rank, total, self.world))
+
+    def weight(self, total: int) -> float:
+        """Return by what the mean over this part is multiplied so that the mean over processes is that over all rows.
+
+        One where all parts are equal. Example: of 5 rows two processes have 3 and 2; 3 * 2 / 5 and 2 * 2 / 5.
+        """
+        return self.count(total) * self.world / total
+
+
+WHOLE = Share()
 
 
 def to_float(images: Tensor) -> Tensor:
@@ -28,7 +60,7 @@ def normalise(images: Tensor, by: Normalization | None) -> Tensor:
     """Subtract the mean and divide by the standard deviation of each channel; the paper does neither (None)."""
     if by is None:
         return images
-    mean, std = (torch.tensor(values, device=images.device, dtype=images.dtype)[:, None, None] for values in by)
+    mean, std = images.new_tensor(by)[:, :, None, None].unbind()
     return (images - mean) / std
 
 
@@ -36,7 +68,7 @@ def denormalise(images: Tensor, by: Normalization | None) -> Tensor:
     """Undo :func:`normalise`, up to rounding."""
     if by is None:
         return images
-    mean, std = (torch.tensor(values, device=images.device, dtype=images.dtype)[:, None, None] for values in by)
+    mean, std = images.new_tensor(by)[:, :, None, None].unbind()
     return images * std + mean
 
 
@@ -68,15 +100,10 @@ def flip(images: Tensor, which: Tensor) -> Tensor:
 def augment(
     images: Tensor, kind: Augmentation, random: torch.Generator, share: Share = WHOLE, total: int | None = None
 ) -> Tensor:
-    """Augment a batch.
+    """Augment images (N, C, H, W) of any type; ``random`` lives on the CPU, whatever the device.
 
-    Args:
-        images: (N, C, H, W) of any type.
-        kind: What to do.
-        random: Lives on the CPU, whatever the device.
-        share: Which part of a batch of several processes ``images`` are. Numbers are drawn for the whole batch, so that
-            an image is treated alike whichever process handles it.
-        total: Rows of the whole batch; by default those of ``images``.
+    The images are the part ``share`` of a batch of ``total`` rows, by default all of it. Numbers are drawn for the
+    whole batch, so that an image is treated alike whichever process handles it.
     """
     if kind not in AUGMENTATIONS:
         raise UnknownNameError("augmentation", kind, AUGMENTATIONS)

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from indelible.base.errors import InputError
 from indelible.base.seeding import generator
-from indelible.data.augment import Augmentation, augment, to_float
+from indelible.data.augment import WHOLE, Augmentation, Share, augment, to_float
 from indelible.data.images import Batch, Data
-from indelible.data.share import WHOLE, Share
 
 _CPU = torch.device("cpu")
 
@@ -19,25 +18,17 @@ _CPU = torch.device("cpu")
 class Batches:
     """The batches of every epoch over ``data``.
 
-    Attributes:
-        data: The training set.
-        batch_size: Rows in a batch, a multiple of ``world``. The last batch of an epoch may be smaller; a single row
-            is left out (BatchNorm cannot normalise one).
-        seed: The run's seed.
-        augmentation: What to do to each image.
-        device: Where batches are wanted.
-        rank: Which process this is of ``world`` processes; each sees its own rows of every batch.
-        world: How many processes share a batch. Rows, augmentation and the number of steps do not depend on it: a run
-            can go on with another number.
+    The last batch of an epoch may be smaller; a single row is left out (BatchNorm cannot normalise one). Rows,
+    augmentation and the number of steps do not depend on the number of processes: a run can go on with another number.
     """
 
     data: Data
-    batch_size: int
+    batch_size: int  # a multiple of ``world``
     seed: int
     augmentation: Augmentation = "crop-flip"
-    device: torch.device = _CPU
-    rank: int = 0
-    world: int = 1
+    device: torch.device = _CPU  # where batches are wanted
+    rank: int = 0  # of this process; each sees its own rows of every batch
+    world: int = 1  # processes that share a batch
 
     def __post_init__(self) -> None:
         if len(self.data) == 0:

@@ -65,24 +65,22 @@ def load(
         DamagedFileError: Its files have been altered.
     """
     bare, options = split_options(str(name))
-    if bare in SOURCES:
-        return options.part(_load_named(SOURCES[bare], root))
     path = Path(bare).expanduser()
-    if path.exists() or path.suffix == ".npz" or len(path.parts) > 1:
-        size, classes, per_class = options.size or size, options.classes or classes, options.per_class or per_class
-        folder = partial(read_folder, path, classes=classes, size=size, workers=workers)
-        return options.part(_load_path(path, folder, per_class))
-    raise UnknownNameError("data set", bare, SOURCES)
+    if bare in SOURCES:
+        pair: tuple[Data, Data] = _load_named(SOURCES[bare], root)
+    elif path.exists() or path.suffix == ".npz" or len(path.parts) > 1:
+        folder = partial(read_folder, path, classes=options.classes or classes, size=options.size or size)
+        pair = _load_path(path, partial(folder, workers=workers), options.per_class or per_class)
+    else:
+        raise UnknownNameError("data set", bare, SOURCES)
+    return _some(pair[0], options.train, "train"), _some(pair[1], options.test, "test")
 
 
 def fetch(name: str, root: str | Path | None = None, place: str | Path | None = None) -> Path:
-    """Bring the data set ``name`` to disk and return its folder; nothing is done when it is there, whole.
+    """Bring the data set ``name`` to ``root`` and return its folder; nothing is done when it is there, whole.
 
-    Args:
-        name: A name that ``indelible data list`` shows.
-        root: Where fetched sets live; see :func:`data_root`.
-        place: One of the set's places, or the path of files that are here already. By default the places are tried in
-            order until one can be reached.
+    ``place`` is one of the set's places, or the path of files that are here already. By default the places are tried
+    in order until one can be reached.
     """
     source = SOURCES[name]
     if source.embedded is not None:
@@ -94,9 +92,8 @@ def fetch(name: str, root: str | Path | None = None, place: str | Path | None = 
             _first_reachable(source, folder, downloads)
         return folder
     known = source.place(str(place))
-    if known is not None and intact(folder) and read_manifest(folder).get("place") == known.name:
-        return folder
-    install(source, folder, known or Path(place).expanduser(), downloads)
+    if known is None or not intact(folder) or read_manifest(folder).get("place") != known.name:
+        install(source, folder, known or Path(place).expanduser(), downloads)
     return folder
 
 
@@ -127,10 +124,9 @@ def _load_named(source: Source, root: str | Path | None) -> Pair:
 
 def _load_path(path: Path, folder: Callable[..., Data], per_class: tuple[int | None, int | None]) -> tuple[Data, Data]:
     if path.is_dir():
-        splits = folder_splits(path)
-        if len(splits) == 2:
+        if len(folder_splits(path)) == 2:
             return folder(split="train", per_class=per_class[0]), folder(split="test", per_class=per_class[1])
-        whole = folder(split="train" if splits else None, per_class=per_class[0])
+        whole = folder(per_class=per_class[0])
     elif path.suffix == ".npz":
         if len(npz_splits(path)) == 2:
             return read_npz(path, split="train"), read_npz(path, split="test")
@@ -155,17 +151,9 @@ class DataOptions:
     classes: str | None = None
     per_class: tuple[int | None, int | None] | None = None
 
-    def part(self, pair: tuple[Data, Data]) -> tuple[Data, Data]:
-        """Return the part of ``(train, test)`` that is asked for."""
-        return _some(pair[0], self.train, "train"), _some(pair[1], self.test, "test")
-
 
 def split_options(name: str) -> tuple[str, DataOptions]:
-    """Split ``name?option=value&...`` into the bare name and its options.
-
-    Raises:
-        InputError: An option is unknown, or its value is not a number.
-    """
+    """Split ``name?option=value&...`` into the bare name and its options."""
     bare, mark, text = name.partition("?")
     if not mark:
         return bare, DataOptions()

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -16,20 +15,18 @@ from torch.utils.data import Dataset, IterableDataset
 
 from indelible.base.errors import InputError
 from indelible.base.progress import Progress
-from indelible.data.images import Data, ImageData, Shape
-from indelible.data.stream import StreamData, memory_limit
+from indelible.data.images import Data, ImageData, Shape, StreamData
+from indelible.data.row_cache import memory_limit
 
 # ITU-R BT.601 luma, as in most image libraries
 _LUMA = (0.299, 0.587, 0.114)
 
 
 def as_uint8(images: Any, name: str = "data") -> Tensor:
-    """Turn images into uint8 of shape (N, C, H, W).
+    """Turn images into uint8 of shape (N, C, H, W); errors call the set ``name``.
 
-    Args:
-        images: uint8, or float in [0, 1] (rounded to the nearest of 256 levels); tensor or array; (N, H, W) counts as
-            one channel; arrays of shape (N, H, W, C) with 1 or 3 channels last are turned.
-        name: How to call the set in an error.
+    They are uint8, or float in [0, 1] (rounded to the nearest of 256 levels); tensor or array; (N, H, W) counts as one
+    channel; arrays of shape (N, H, W, C) with 1 or 3 channels last are turned.
     """
     tensor = torch.as_tensor(np.ascontiguousarray(images) if isinstance(images, np.ndarray) else images)
     if tensor.ndim == 3:
@@ -87,36 +84,28 @@ def class_names(classes: Sequence[str] | int | None, labels: Tensor) -> tuple[st
 
 def _from_pair(images: Any, labels: Any, classes: Sequence[str] | int | None, name: str) -> ImageData:
     pixels = as_uint8(images, name)
-    if not isinstance(labels, Tensor):
-        labels = _numbers(labels, name)
-    numbers = torch.as_tensor(labels)
+    if len(pixels) == 0:
+        raise InputError(f"the data set {name!r} is empty. Give at least two images.")
+    wanted = f"labels of {name!r} must be whole numbers, one for each image, got"
+    try:
+        array = labels if isinstance(labels, Tensor) else np.asarray(labels)
+    except ValueError as error:
+        raise InputError(f"{wanted} rows of lengths that differ.") from error
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "biuf":
+        kind = "text" if array.dtype.kind in "US" else "objects"
+        shown = f", {str(array.flat[0])!r:.40} first" if array.size else ""
+        raise InputError(
+            f"{wanted} {kind}{shown}. "
+            "Number the classes from 0: names, labels = numpy.unique(labels, return_inverse=True)."
+        )
+    numbers = torch.as_tensor(array)
     if numbers.is_floating_point() or numbers.dtype == torch.bool:
         raise InputError(
             f"labels of {name!r} must be whole numbers, got {str(numbers.dtype).removeprefix('torch.')}. "
             "Pass class indices, not one-hot rows or probabilities."
         )
     numbers = numbers.to(torch.int64)
-    if len(pixels) == 0:
-        raise InputError(f"the data set {name!r} is empty. Give at least two images.")
     return ImageData(pixels, numbers, class_names(classes, numbers), name)
-
-
-def _numbers(labels: Any, name: str) -> npt.NDArray[Any]:
-    """Return labels as an array of numbers; names of classes are refused, with the line that numbers them."""
-    try:
-        array = np.asarray(labels)
-    except ValueError as error:
-        raise InputError(
-            f"labels of {name!r} must be whole numbers, one for each image, got rows of lengths that differ."
-        ) from error
-    if array.dtype.kind not in "biuf":
-        kind = "text" if array.dtype.kind in "US" else "objects"
-        shown = f", {str(array.flat[0])!r:.40} first" if array.size else ""
-        raise InputError(
-            f"labels of {name!r} must be whole numbers, one for each image, got {kind}{shown}. "
-            "Number the classes from 0: names, labels = numpy.unique(labels, return_inverse=True)."
-        )
-    return array
 
 
 def _from_path(path: Path, classes: Sequence[str] | int | None) -> Data:
@@ -217,7 +206,7 @@ def from_dataset(
     """Turn a map-style torch data set of ``(image, label)`` into labelled images.
 
     Items are pairs of an image (PIL, uint8 or float tensor (C, H, W), array) and a whole number. More than ``limit``
-    bytes of images, by default :func:`~indelible.data.stream.memory_limit`, are streamed.
+    bytes of images, by default :func:`~indelible.data.images.memory_limit`, are streamed.
     """
     reader = DatasetReader(dataset, name)
     count, size = len(reader), int(np.prod(reader.shape))

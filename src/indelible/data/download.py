@@ -41,11 +41,7 @@ class UnreachableError(IndelibleError):
 def download(url: str, path: Path, digests: Sequence[str], *, remedy: str = "") -> None:
     """Download ``url`` to ``path``; nothing is done when a whole file is there already.
 
-    Args:
-        url: An http or https address.
-        path: The file to create.
-        digests: All that the file must hash to (``"sha256:..."``).
-        remedy: What else a user can do, for error messages.
+    The file must hash to all of ``digests`` (``"sha256:..."``). ``remedy`` is what else a user can do, for errors.
 
     Raises:
         UnreachableError: The server did not deliver; what arrived is kept for the next attempt.
@@ -97,11 +93,7 @@ def hash_file(path: Path, algorithms: Collection[str], *, unpacked: bool = False
 
 
 def check_digests(path: Path, digests: Sequence[str], *, what: str, remedy: str) -> None:
-    """Refuse a file that does not have all of ``digests`` (``"sha256:..."``).
-
-    Raises:
-        DamagedFileError: A digest differs; the message names ``what`` and both digests and ends in ``remedy``.
-    """
+    """Refuse a file that does not have all of ``digests``; the error names ``what`` and ends in ``remedy``."""
     wanted = dict(digest.split(":", 1) for digest in digests)
     found = hash_file(path, wanted)
     for algorithm, digest in wanted.items():

@@ -1,69 +1,30 @@
 """Labelled images: the one shape of data that everything else takes.
 
 Images stay ``uint8`` of shape (N, C, H, W), on the device that trains; conversion to float, augmentation and
-normalisation run there on whole batches. Two classes have the same surface: :class:`ImageData` holds all images
-in memory; :class:`~indelible.data.stream.StreamData` reads sets that are larger than memory.
+normalisation run there on whole batches. Two classes have the same surface and yield the same batches:
+:class:`ImageData` holds all images in memory; :class:`StreamData` reads sets that are larger than memory, in batches,
+by worker processes. Each image is decoded once and kept in a file of rows.
 """
 
 import hashlib
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from indelible.base.errors import InputError
+from indelible.base.progress import Progress
+from indelible.data.row_cache import RowCache
 
 Shape = tuple[int, int, int]
 Batch = tuple[Tensor, Tensor]
-
-
-@runtime_checkable
-class Data(Protocol):
-    """Labelled images with known class names."""
-
-    @property
-    def name(self) -> str:
-        """What people call the set."""
-        ...
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """One name for each class; the label ``k`` is class ``classes[k]``."""
-        ...
-
-    @property
-    def labels(self) -> Tensor:
-        """int64 (N,), in memory even when the images are not."""
-        ...
-
-    @property
-    def shape(self) -> Shape:
-        """(C, H, W) of every image."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def subset(self, indices: Tensor) -> "Data":
-        """Return the images at ``indices`` (int64, shape (n,)), in that order."""
-        ...
-
-    def replaced(self, indices: Tensor, images: Tensor, labels: Tensor) -> "Data":
-        """Return the set with the rows at ``indices`` replaced; the original is unchanged."""
-        ...
-
-    def gather(self, indices: Tensor) -> "ImageData":
-        """Read the images at ``indices`` into memory."""
-        ...
-
-    def iterate(self, order: Tensor, batch_size: int, device: torch.device) -> Iterator[Batch]:
-        """Yield (uint8 images, int64 labels) on ``device``, ``batch_size`` rows at a time, in ``order``."""
-        ...
-
-    def digest(self) -> str:
-        """Return a SHA-256 that changes when images, labels or classes change."""
-        ...
+_GATHER = 256
+_CPU = torch.device("cpu")
 
 
 def check_labels(labels: Tensor, count: int, classes: int, name: str) -> None:
@@ -73,13 +34,10 @@ def check_labels(labels: Tensor, count: int, classes: int, name: str) -> None:
             f"labels of {name!r} must be int64 of shape ({count},), one for each image, got "
             f"{str(labels.dtype).removeprefix('torch.')} of shape {tuple(labels.shape)}."
         )
-    if labels.numel() == 0:
-        return
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= classes:
-        wrong = low if low < 0 else high
+    wrong = labels[(labels < 0) | (labels >= classes)]
+    if wrong.numel():
         raise InputError(
-            f"labels of {name!r} must lie in 0..{classes - 1} ({classes} classes), got {wrong}. "
+            f"labels of {name!r} must lie in 0..{classes - 1} ({classes} classes), got {int(wrong[0])}. "
             "Check the class list, or number the labels from 0."
         )
 
@@ -90,7 +48,7 @@ class ImageData:
 
     images: Tensor  # uint8 (N, C, H, W)
     labels: Tensor  # int64 (N,)
-    classes: tuple[str, ...]
+    classes: tuple[str, ...]  # the label k is class classes[k]
     name: str = "data"
 
     def __post_init__(self) -> None:
@@ -116,10 +74,10 @@ class ImageData:
 
     def to(self, device: torch.device | str) -> Self:
         """Return the set with its images and labels on ``device``."""
-        return type(self)(self.images.to(device), self.labels.to(device), self.classes, self.name)
+        return replace(self, images=self.images.to(device), labels=self.labels.to(device))
 
     def subset(self, indices: Tensor) -> "ImageData":
-        """Return the images at ``indices``, in that order."""
+        """Return the images at ``indices`` (int64, shape (n,)), in that order."""
         at = indices.to(self.images.device)
         return ImageData(self.images[at], self.labels[at], self.classes, self.name)
 
@@ -134,7 +92,10 @@ class ImageData:
         return ImageData(new_images, new_labels, self.classes, self.name)
 
     def iterate(self, order: Tensor, batch_size: int, device: torch.device) -> Iterator[Batch]:
-        """Yield batches by indexing; nothing is copied when the set lies on ``device`` already."""
+        """Yield (uint8 images, int64 labels) on ``device``, ``batch_size`` rows at a time, in ``order``.
+
+        Nothing is copied when the set lies on ``device`` already.
+        """
         at = order.to(self.images.device)
         for start in range(0, len(at), batch_size):  # torch.split would yield one empty batch of an empty order
             rows = at[start : start + batch_size]
@@ -143,7 +104,130 @@ class ImageData:
 
     def digest(self) -> str:
         """Return a SHA-256 over class names, shape, labels and pixels."""
-        found = hashlib.sha256(repr((self.classes, tuple(self.images.shape))).encode())
-        found.update(self.labels.cpu().contiguous().numpy().data)
-        found.update(self.images.cpu().contiguous().numpy().data)
-        return found.hexdigest()
+        return _digest(self)
+
+
+class Reader(Protocol):
+    """Decodes images one at a time, to uint8 (C, H, W)."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StreamData:
+    """Images read from disk when they are needed; rows that were replaced (watermark samples) are held in memory."""
+
+    reader: Reader
+    rows: Tensor  # int64 (N,): which image of the reader each row is
+    labels: Tensor  # int64 (N,)
+    classes: tuple[str, ...]
+    shape: Shape
+    name: str = "data"
+    cache: RowCache | None = None
+    workers: int = 0  # processes that decode; 0 decodes in this one
+    patch: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # which of patches, or -1: (N,)
+    patches: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))  # replaced rows, (P, C, H, W)
+
+    def __post_init__(self) -> None:
+        count = len(self.rows)
+        check_labels(self.labels, count, len(self.classes), self.name)
+        if len(self.patch) != count:
+            object.__setattr__(self, "patch", torch.full((count,), -1, dtype=torch.int64))
+        if self.patches.ndim != 4:
+            object.__setattr__(self, "patches", torch.empty((0, *self.shape), dtype=torch.uint8))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"StreamData({self.name!r}, {len(self)} images of {self.shape}, {len(self.classes)} classes)"
+
+    def subset(self, indices: Tensor) -> "StreamData":
+        """Return the images at ``indices``, in that order."""
+        at = indices.cpu()
+        return replace(self, rows=self.rows[at], labels=self.labels[at], patch=self.patch[at])
+
+    def replaced(self, indices: Tensor, images: Tensor, labels: Tensor) -> "StreamData":
+        """Return the set with the rows at ``indices`` replaced."""
+        at = indices.cpu()
+        new_labels, patch = self.labels.clone(), self.patch.clone()
+        new_labels[at] = labels.cpu()
+        patch[at] = torch.arange(len(self.patches), len(self.patches) + len(at))
+        return replace(self, labels=new_labels, patch=patch, patches=torch.cat([self.patches, images.cpu()]))
+
+    def gather(self, indices: Tensor, bar: Progress | None = None) -> ImageData:
+        """Read the images at ``indices`` into memory, counting them on ``bar``."""
+        at = indices.cpu()
+        images = torch.empty((len(at), *self.shape), dtype=torch.uint8)
+        start = 0
+        for part, _ in self.iterate(at, _GATHER, _CPU):
+            images[start : start + len(part)] = part
+            start += len(part)
+            if bar is not None:
+                bar.advance(len(part))
+        return ImageData(images, self.labels[at], self.classes, self.name)
+
+    def iterate(self, order: Tensor, batch_size: int, device: torch.device) -> Iterator[Batch]:
+        """Yield batches in ``order``; worker processes read ahead."""
+        at = order.cpu()
+        batches = [at[start : start + batch_size] for start in range(0, len(at), batch_size)]
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        loader: DataLoader[Batch] = DataLoader(
+            _Batches(self),
+            batch_size=None,
+            sampler=batches,
+            # More processes than cores only get in each other's way, and torch warns of them.
+            num_workers=min(self.workers, cores, len(batches)),
+            pin_memory=device.type == "cuda",
+        )
+        try:
+            for images, labels in loader:
+                yield images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
+        except InputError as error:
+            # A worker's error carries its traceback as text; its last line is the message.
+            raise InputError(str(error).strip().rpartition("InputError: ")[2]) from error
+
+    def read(self, indices: Tensor) -> Tensor:
+        """Return the images at ``indices`` as uint8 (n, C, H, W), decoded in this process."""
+        images = torch.empty((len(indices), *self.shape), dtype=torch.uint8)
+        flat = images.view(len(indices), -1).numpy()
+        patch = self.patch[indices]
+        for place, (row, stand_in) in enumerate(zip(self.rows[indices].tolist(), patch.tolist(), strict=True)):
+            if stand_in >= 0 or (self.cache is not None and self.cache.read(row, flat[place])):
+                continue
+            images[place] = self.reader[row]
+            if self.cache is not None:
+                self.cache.write(row, flat[place])
+        images[patch >= 0] = self.patches[patch[patch >= 0]]
+        return images
+
+    def digest(self) -> str:
+        """Return what the same images in memory would; the first call reads the whole set."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        return _digest(self)
+
+
+Data = ImageData | StreamData
+
+
+def _digest(data: Data) -> str:
+    found = hashlib.sha256(repr((data.classes, (len(data), *data.shape))).encode())
+    found.update(data.labels.cpu().contiguous().numpy().data)
+    for images, _ in data.iterate(torch.arange(len(data)), _GATHER, _CPU):
+        found.update(images.numpy().data)
+    return found.hexdigest()
+
+
+class _Batches(Dataset[Batch]):
+    """Looks like a data set whose items are whole batches, so that a worker decodes a batch at a time."""
+
+    def __init__(self, data: StreamData) -> None:
+        self.data = data
+
+    def __getitem__(self, indices: Tensor) -> Batch:
+        return self.data.read(indices), self.data.labels[indices]

@@ -17,6 +17,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from indelible.base.errors import DamagedFileError, InputError, StorageError
 from indelible.base.files import (
     canonical_json,
@@ -36,7 +38,6 @@ MANIFEST = "manifest.json"
 DECODED = "images.safetensors"
 _FORMAT = 1
 _DEPTH = 4
-_CHUNK = 1 << 20
 _STALE_SECONDS = 3600
 _ARCHIVES = (".tar.gz", ".tgz", ".tar")
 
@@ -103,10 +104,11 @@ def read_installed(source: Source, folder: Path) -> Pair:
     with contextlib.suppress(DamagedFileError):
         tensors, metadata = read_tensors(folder / DECODED)
         if metadata == _binding(manifest, tensors):
-            return (
-                ImageData(tensors["train_images"], tensors["train_labels"], source.classes, source.name),
-                ImageData(tensors["test_images"], tensors["test_labels"], source.classes, source.name),
+            train, test = (
+                ImageData(tensors[f"{part}_images"], tensors[f"{part}_labels"], source.classes, source.name)
+                for part in ("train", "test")
             )
+            return train, test
     _verify_raw(folder, manifest)
     pair = _decode(source, folder / "raw")
     _keep_decoded(folder, manifest, pair)
@@ -115,11 +117,9 @@ def read_installed(source: Source, folder: Path) -> Pair:
 
 def _keep_decoded(folder: Path, manifest: dict[str, Any], pair: Pair) -> None:
     """Store decoded images; a disk that refuses is no error, the images can be decoded again."""
-    train, test = pair
-    tensors = {
-        "train_images": train.images, "train_labels": train.labels,
-        "test_images": test.images, "test_labels": test.labels,
-    }  # fmt: skip
+    tensors: dict[str, Tensor] = {}
+    for part, data in zip(("train", "test"), pair, strict=True):
+        tensors |= {f"{part}_images": data.images, f"{part}_labels": data.labels}
     with contextlib.suppress(StorageError):
         write_tensors(folder / DECODED, tensors, _binding(manifest, tensors))
 
@@ -145,15 +145,10 @@ def _decode(source: Source, raw: Path) -> Pair:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read and check the list of a fetched set's files."""
     manifest = read_json(folder / MANIFEST)
-    good = (
-        isinstance(manifest, dict)
-        and manifest.get("format") == _FORMAT
-        and isinstance(manifest.get("files"), dict)
-        and all(isinstance(entry, dict) and "sha256" in entry for entry in manifest["files"].values())
-    )
-    if not good:
-        raise DamagedFileError(f"{folder / MANIFEST} is not a list of files. Delete {folder} and fetch the set again.")
-    return dict(manifest)
+    with contextlib.suppress(TypeError, KeyError, AttributeError):
+        if manifest["format"] == _FORMAT and all(entry["sha256"] for entry in manifest["files"].values()):
+            return dict(manifest)
+    raise DamagedFileError(f"{folder / MANIFEST} is not a list of files. Delete {folder} and fetch the set again.")
 
 
 def _verify_raw(folder: Path, manifest: dict[str, Any]) -> None:
@@ -262,11 +257,9 @@ def extract(archive: Path, folder: Path, wanted: Collection[str]) -> list[Path]:
                 if not member.isreg() or path.name not in wanted:
                     continue
                 tarfile.data_filter(member, str(folder))
-                content = tar.extractfile(member)
-                if content is not None:
-                    with disk_errors(path), path.open("wb") as handle:
-                        shutil.copyfileobj(content, handle, _CHUNK)
-                    taken.append(path)
+                with disk_errors(path):
+                    tar.extract(member.replace(name=path.name), folder, filter="data")
+                taken.append(path)
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise DamagedFileError(f"{archive} is not a whole archive ({error}). Fetch it again.") from error
     return taken

@@ -40,9 +40,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from indelible.base.checks import check_batch, check_is_key, check_module
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.data.augment import Augmentation, Normalization, denormalise, normalise, to_float
+from indelible.data.augment import Augmentation, Normalization, Share, denormalise, normalise, to_float
 from indelible.data.batches import Batches
-from indelible.data.share import Share
 from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.embedding.mixing import OwnLoop, marked_rows
 from indelible.embedding.watermark_passes import WatermarkPasses

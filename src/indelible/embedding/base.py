@@ -29,10 +29,8 @@ from indelible.nn.layers import check_finite
 from indelible.nn.statistics import kept_frozen
 from indelible.train import Fitted, Objective, TrainSettings, fit
 from indelible.train.evaluate import accuracy, check_classifier, success_rate
-from indelible.train.processes import Group, from_first, joined
-from indelible.train.scales import SCALES, Start
-from indelible.train.settings import Precision
-from indelible.train.start_processes import elsewhere, must_start
+from indelible.train.processes import Group, elsewhere, from_first, joined, must_start
+from indelible.train.settings import SCALES, Precision, Start
 from indelible.verification import Verdict, verify
 
 EMBEDDINGS = MethodRegistry(

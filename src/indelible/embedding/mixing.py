@@ -24,10 +24,18 @@ from torch import Tensor, nn
 
 from indelible.base.errors import InputError
 from indelible.base.seeding import generator
-from indelible.data.augment import Augmentation, Normalization, augment, denormalise, normalise, to_float
+from indelible.data.augment import (
+    WHOLE,
+    Augmentation,
+    Normalization,
+    Share,
+    augment,
+    denormalise,
+    normalise,
+    to_float,
+)
 from indelible.data.convert import as_data
 from indelible.data.images import Data
-from indelible.data.share import WHOLE, Share
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.marks import Stamps
 from indelible.train.objective import Objective, Step

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.base.errors import InputError
-from indelible.data.share import WHOLE, Share
+from indelible.data.augment import WHOLE, Share
 from indelible.embedding.mixing import MarkedRows
 from indelible.nn.clean_batchnorm import clean_statistics
 from indelible.nn.collectives import LOCAL, GradientSync

@@ -9,13 +9,4 @@ Importing a family adds its networks to :data:`MODELS`.
 from indelible.models import mobilenetv2, resnet, vgg, vit
 from indelible.models.catalogue import MODELS, ModelInfo, build_model, stem_for
 
-__all__ = [
-    "MODELS",
-    "ModelInfo",
-    "build_model",
-    "mobilenetv2",
-    "resnet",
-    "stem_for",
-    "vgg",
-    "vit",
-]
+__all__ = ["MODELS", "ModelInfo", "build_model", "mobilenetv2", "resnet", "stem_for", "vgg", "vit"]

@@ -119,13 +119,13 @@ def _accepted(name: str, function: Callable[..., Any], offered: dict[str, Any]) 
         signature = inspect.signature(function)
     except ValueError:  # compiled without a signature
         return {}
+    kinds = {key: parameter.kind for key, parameter in signature.parameters.items()}
     by_name = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
-    named = {key for key, parameter in signature.parameters.items() if parameter.kind in by_name}
-    settings = {key: value for key, value in offered.items() if key in named}
-    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
-        if "num_classes" not in named:
-            settings["classes"] = offered["classes"]
+    settings = {key: value for key, value in offered.items() if kinds.get(key) in by_name}
+    if inspect.Parameter.VAR_KEYWORD in kinds.values():
         settings["shape"] = offered["shape"]
+        if "num_classes" not in settings:
+            settings["classes"] = offered["classes"]
     try:
         signature.bind(**settings)
     except TypeError as error:

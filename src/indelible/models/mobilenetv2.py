@@ -92,11 +92,5 @@ class MobileNetV2(nn.Module):
         return logits
 
 
-MODELS.add(
-    ModelInfo(
-        name="mobilenet-v2",
-        title="MobileNetV2",
-        paper="Sandler et al., MobileNetV2: Inverted Residuals and Linear Bottlenecks, CVPR 2018",
-        build=MobileNetV2,
-    )
-)
+_PAPER = "Sandler et al., MobileNetV2: Inverted Residuals and Linear Bottlenecks, CVPR 2018"
+MODELS.add(ModelInfo(name="mobilenet-v2", title="MobileNetV2", paper=_PAPER, build=MobileNetV2))

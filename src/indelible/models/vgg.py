@@ -53,11 +53,5 @@ class VGG(nn.Module):
         return logits
 
 
-MODELS.add(
-    ModelInfo(
-        name="vgg-16",
-        title="VGG-16 with BatchNorm",
-        paper="Simonyan and Zisserman, Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR 2015",
-        build=VGG,
-    )
-)
+_PAPER = "Simonyan and Zisserman, Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR 2015"
+MODELS.add(ModelInfo(name="vgg-16", title="VGG-16 with BatchNorm", paper=_PAPER, build=VGG))

@@ -110,11 +110,6 @@ def _build_tiny(*, classes: int, shape: Shape, stem: Stem) -> VisionTransformer:
     return VisionTransformer(classes=classes, shape=shape, patch=patch, width=64, depth=4, heads=4, hidden=128)
 
 
-MODELS.add(
-    ModelInfo(
-        name="vit-tiny",
-        title="Vision transformer of width 64, four blocks",
-        paper="Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021",
-        build=_build_tiny,
-    )
-)
+_PAPER = "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021"
+_TITLE = "Vision transformer of width 64, four blocks"
+MODELS.add(ModelInfo(name="vit-tiny", title=_TITLE, paper=_PAPER, build=_build_tiny))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from indelible.data.share import WHOLE, Share
+from indelible.data.augment import WHOLE, Share
 
 Average = Callable[[Sequence[Tensor]], None]
 """Replaces tensors by their mean over processes, in place."""

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from indelible.data.share import WHOLE, Share
+from indelible.data.augment import WHOLE, Share
 from indelible.nn.statistics import untracked
 from indelible.nn.surgery import kept_modes
 

@@ -53,12 +53,7 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[st
 
 
 def read_checkpoint(path: Path, fingerprint: str) -> Checkpoint | None:
-    """Read a checkpoint; None when there is none.
-
-    Raises:
-        DamagedFileError: The file is not a whole checkpoint.
-        InputError: It belongs to a run with other settings.
-    """
+    """Read a checkpoint; None when there is none. One of a run with other settings is refused."""
     if not path.exists():
         return None
     tensors, meta = read_tensors(path)

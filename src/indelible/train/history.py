@@ -52,11 +52,7 @@ class History:
 
 
 def read_history(folder: Path) -> list[Row]:
-    """Read the history of a run; empty when there is none.
-
-    Raises:
-        DamagedFileError: A line is not a row.
-    """
+    """Read the history of a run; empty when there is none. A line that is not a row is a DamagedFileError."""
     path = folder / "history.jsonl"
     if not path.exists():
         return []
@@ -66,19 +62,16 @@ def read_history(folder: Path) -> list[Row]:
             continue
         try:
             row = json.loads(line)
+            why = "is not a row of a history"
         except ValueError as error:
-            raise _damaged(path, number, f"is not JSON ({error!s:.60})") from error
+            row, why = None, f"is not JSON ({error!s:.60})"
         if not isinstance(row, Mapping) or isinstance(row.get("epoch", 0), bool | str | Mapping | list | None):
-            raise _damaged(path, number, "is not a row of a history")
+            raise DamagedFileError(
+                f"{path}: line {number} {why}. Restore it from a copy, or delete the file: the run's curves are lost, "
+                "not its result."
+            )
         rows.append(row)
     return rows
-
-
-def _damaged(path: Path, number: int, why: str) -> DamagedFileError:
-    return DamagedFileError(
-        f"{path}: line {number} {why}. Restore it from a copy, or delete the file: the run's curves are lost, not its "
-        "result."
-    )
 
 
 def _tensorboard(folder: Path) -> Any:

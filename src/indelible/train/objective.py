@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.data.share import WHOLE, Share
+from indelible.data.augment import WHOLE, Share
 from indelible.nn.collectives import Average, GradientSync, Scale, alone, unscaled
 from indelible.nn.outputs import logits_of
 

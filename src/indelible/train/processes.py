@@ -1,39 +1,41 @@
-"""One run in several processes: who belongs to the group, and who speaks for it.
+"""One run in several processes: who starts them, who belongs to the group, and who speaks for it.
 
-Processes are started by :mod:`indelible.train.start_processes`, by ``torchrun`` or by a script's own group:
-
-| situation | ``devices`` | what happens |
-|---|---|---|
-| nothing launched | None or 1 | this process alone |
-| nothing launched | N > 1 | N processes are started here; the result comes back to the caller through a file |
-| nothing launched, ``nodes`` > 1 | N | the same on each machine; MASTER_ADDR, MASTER_PORT, NODE_RANK say who is who |
-| under ``torchrun``, or in a group that is there already | None or its size | this process joins |
-| the same | 1 | this process alone |
-
-Every process does the whole run on its rows of each batch. The first one evaluates, writes and shows progress; all end
-with the same weights.
+docs/many-devices.md says when processes are started here, and when this one joins those of ``torchrun`` or of a
+script's own group. Every process does the whole run on its rows of each batch. The first one evaluates, writes and
+shows progress; all end with the same weights.
 """
 
 import atexit
+import copy
 import os
+import pickle
 import signal
+import socket
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import distributed
+from torch import distributed, multiprocessing, nn
+from torch.multiprocessing.spawn import ProcessRaisedException, start_processes
 
-from indelible.base import errors
+from indelible.base.allocator import keep_freed_memory
 from indelible.base.errors import IndelibleError, InputError
+from indelible.base.files import read_tensors, write_tensors
 from indelible.base.progress import silenced, wanted
+from indelible.base.records import Record, plain
 from indelible.nn.collectives import alike, processes
 
 # While the first process evaluates or writes a checkpoint, the others wait in a reduction.
 _PATIENCE = timedelta(hours=2)
+_GRACE_SECONDS = 60.0
+_RESULT = "result.safetensors"
 
 
 @dataclass(frozen=True)
@@ -150,17 +152,17 @@ def from_first(compute: Callable[[], Any]) -> Any:
     group = current()
     if group.world == 1:
         return compute()
-    answer: dict[str, Any] = {}
+    value, refusal = None, None
     if group.first:
         try:
-            answer["value"] = compute()
+            value = compute()
         except IndelibleError as error:
-            answer |= {"error": type(error).__name__, "message": str(error)}
-    sent = [answer]
+            refusal = error
+    sent = [value, refusal]
     distributed.broadcast_object_list(sent, 0, device=_place())
-    if "error" in sent[0]:
-        raise rebuilt(sent[0])
-    return sent[0]["value"]
+    if sent[1] is not None:
+        raise sent[1]
+    return sent[0]
 
 
 def agree(value: int) -> bool:
@@ -173,9 +175,116 @@ def _place() -> torch.device:
     return torch.device("cuda", current().local_rank) if distributed.get_backend() == "nccl" else torch.device("cpu")
 
 
-def rebuilt(answer: Mapping[str, str]) -> IndelibleError:
-    """Return the error of ours that another process named by ``error`` and ``message``."""
-    kind = getattr(errors, answer["error"], IndelibleError)
-    # UnknownNameError builds its message from parts; its parent takes the finished one.
-    made: IndelibleError = (InputError if kind is errors.UnknownNameError else kind)(answer["message"])
-    return made
+def must_start(devices: int | None, nodes: int | None) -> bool:
+    """Tell whether processes have to be started: more than this one are wanted, and none were launched."""
+    for what, asked in (("devices", devices), ("nodes", nodes)):
+        if asked is not None and asked < 1:
+            raise InputError(f"{what} must be at least 1, got {asked}.")
+    return max(devices or 1, nodes or 1) > 1 and current().world == 1 and not launched()
+
+
+def elsewhere(
+    verb: Callable[..., Any], model: nn.Module, arguments: Mapping[str, Any], *, devices: int | None, nodes: int | None
+) -> dict[str, Any]:
+    """Call ``verb(model, **arguments)`` in ``devices`` new processes on each of ``nodes`` machines.
+
+    Returns the model, history and record of its result; the model that was given stays as it is.
+    """
+    sent = copy.deepcopy(model).cpu()
+    with tempfile.TemporaryDirectory(prefix="indelible-") as name:
+        folder = Path(name)
+        spread(partial(_verb, verb, sent, arguments), devices=devices or 1, nodes=nodes or 1, folder=folder)
+        tensors, meta = read_tensors(folder / _RESULT)
+    made = copy.deepcopy(model)
+    kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
+    if len(kinds) == 1:
+        made.to(kinds.pop())  # a run in double precision gives a model in double precision
+    made.load_state_dict(tensors)
+    return {"model": made, "history": tuple(meta["history"]), "record": Record.from_json(meta["record"])}
+
+
+def _verb(verb: Callable[..., Any], model: nn.Module, arguments: Mapping[str, Any], folder: Path) -> None:
+    result = verb(model, **arguments)
+    if surroundings().local_rank == 0:
+        meta = {"history": plain(list(result.history)), "record": result.record.to_json()}
+        write_tensors(folder / _RESULT, result.model.state_dict(), meta)
+
+
+def spread(work: Callable[[Path], None], *, devices: int, nodes: int = 1, folder: Path) -> None:
+    """Do ``work(folder)`` in ``devices`` new processes that form a group; return when all are done.
+
+    Every process is a fresh interpreter that gets its work pickled: a function of a module, or a ``functools.partial``
+    of one. What is to come back, the first process of the machine writes into ``folder``, empty at first. This call is
+    made on each of ``nodes`` machines. An error of ours in a process is raised here, KeyboardInterrupt once every
+    process has finished its step.
+    """
+    refusals: Any = multiprocessing.get_context("spawn").SimpleQueue()
+    threads = max(1, torch.get_num_threads() // devices)
+    given = (work, folder, devices, nodes, _rendezvous(nodes), threads, not wanted(), refusals)
+    try:
+        context: Any = start_processes(_process, given, devices, join=False)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise InputError(
+            f"the model or the data cannot be sent to other processes ({error}). Define their classes in a module, or "
+            "start the script with torchrun."
+        ) from error
+    try:
+        with on_interrupt(partial(_forward, context.pids())):
+            while not context.join(grace_period=_GRACE_SECONDS):
+                pass
+    except ProcessRaisedException as error:
+        if refusals.empty():  # else another process says the cause better
+            last = str(error).strip().splitlines()[-1]
+            raise IndelibleError(f"process {error.error_index} of {devices} failed: {last}") from error
+    finally:
+        for process in context.processes:
+            if process.is_alive():
+                process.terminate()
+    if not refusals.empty():
+        raise refusals.get()
+
+
+def _rendezvous(nodes: int) -> dict[str, str]:
+    """Return where the processes meet."""
+    if nodes == 1:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "NODE_RANK": "0"}
+    names = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
+    missing = [name for name in names if name not in os.environ]
+    if missing:
+        raise InputError(
+            f"{nodes} machines need a common address: set {', '.join(missing)} (NODE_RANK counts the machines "
+            "from 0), or start with torchrun."
+        )
+    return {name: os.environ[name] for name in names}
+
+
+def _process(
+    index: int, work: Callable[[Path], None], folder: Path, devices: int, nodes: int, variables: Mapping[str, str],
+    threads: int, silent: bool, refusals: Any,
+) -> None:  # fmt: skip
+    """One of the processes, from its start to its end."""
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)  # Ctrl-C reaches the caller alone, which passes it on once
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+    rank = int(variables["NODE_RANK"]) * devices + index
+    os.environ.update(variables)
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(devices * nodes), LOCAL_RANK=str(index))
+    os.environ.update(LOCAL_WORLD_SIZE=str(devices), TORCHELASTIC_RUN_ID="indelible")
+    try:
+        with silenced(silent):
+            work(folder)
+    except (IndelibleError, KeyboardInterrupt) as error:
+        refusals.put(error)
+    disconnect()
+
+
+def _forward(pids: list[int | None], number: int, _frame: Any) -> None:
+    """Pass Ctrl-C on to the processes, which finish their step and stop."""
+    for pid in pids:
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)

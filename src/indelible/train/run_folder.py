@@ -1,16 +1,7 @@
 """A run on disk: one folder that holds a model and everything needed to continue from it, or to check it.
 
-| file | what |
-|---|---|
-| ``run.json`` | record, architecture, data, parent run; written last, so a folder without it is a run under way |
-| ``model.safetensors`` | the weights |
-| ``key/`` | the owner's key (embedding runs only: an attacked model's folder holds no secret) |
-| ``split.safetensors`` | which images are the owner's and which the attacker's |
-| ``history.jsonl`` | one row per epoch |
-| ``verdict.json`` | the last verification, if there was one |
-| ``curve.json`` | BA and WSR at every strength that an attack could have chosen, measured by whoever holds the key |
-| ``transforms.json`` | of a pre-processing attack: BA and WSR under every transform |
-| ``checkpoint.safetensors``, ``phase-*.safetensors`` | only while the run is under way |
+docs/architecture.md lists its files. ``run.json`` is written last, so a folder without it is a run under way. An
+attacked model's folder holds no secret.
 """
 
 import os
@@ -55,21 +46,13 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run.
-
-    Attributes:
-        folder: Where it is.
-        record: What was run, and its results.
-        architecture: How to build its network.
-        data: Name or path of its data set.
-        parent: The run whose model was attacked, if this is an attack.
-    """
+    """A finished run."""
 
     folder: Path
-    record: Record
+    record: Record  # what was run, and its results
     architecture: Architecture
-    data: str
-    parent: Path | None = None
+    data: str  # name or path of its data set
+    parent: Path | None = None  # the run whose model was attacked, if this is an attack
 
     @staticmethod
     def finished(folder: str | Path) -> bool:
@@ -112,11 +95,10 @@ class Run:
         try:
             if found["format"] != _FORMAT:
                 raise DamagedFileError(f"{place / _RUN} has format {found['format']}, this version reads {_FORMAT}.")
-            shape = found["architecture"]["shape"]
+            network = found["architecture"]
+            channels, height, width = map(int, network["shape"])
             architecture = Architecture(
-                name=found["architecture"]["name"],
-                classes=int(found["architecture"]["classes"]),
-                shape=(int(shape[0]), int(shape[1]), int(shape[2])),
+                name=network["name"], classes=int(network["classes"]), shape=(channels, height, width)
             )
             record = Record.from_json(found["record"])
             parent = None if found["parent"] is None else Path(os.path.normpath(place / found["parent"]))

@@ -1,18 +1,30 @@
-"""Settings of a training run. The defaults are the paper's for embedding (Section 4.1 and Appendix B).
+"""Settings of a training run, and the scales that choose them.
+
+The defaults are the paper's for embedding (Section 4.1 and Appendix B), and the scale ``paper``: 100 epochs of SGD at
+0.1, times 0.1 at epochs 50 and 75. On two CPU cores ResNet-18 would take days; it is meant for a GPU. The scale ``cpu``
+is 12 epochs of one cycle in batches of 64, for the small ResNets on some thousand images. Methods and attacks that
+depend on the number of steps also change their own settings at ``cpu`` (``cpu_settings`` of their classes).
+
+Each scale has a short form for a model that is trained already (``start="trained"``): fewer epochs of one cycle that
+peaks at half the rate. docs/protect-trained.md shows what a shorter or gentler run gives up on a CPU; the form of
+``paper`` has not been measured.
 
 Learning-rate schedules are pure functions of the progress of a run: nothing to store, nothing to resume.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, get_args
 
 from indelible.base.checks import check_finite_settings, check_settings
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.base.records import plain
+from indelible.base.records import JsonFields
+from indelible.base.registry import Registry
 from indelible.data.augment import AUGMENTATIONS, Augmentation, Normalization
 
+Start = Literal["scratch", "trained"]
+STARTS: tuple[Start, ...] = ("scratch", "trained")
 Precision = Literal["auto", "32-true", "bf16-mixed", "16-mixed", "64-true"]
 _Kind = Literal["constant", "milestones", "every", "one-cycle", "cosine", "late-fall"]
 
@@ -74,7 +86,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainSettings:
+class TrainSettings(JsonFields):
     """How to train.
 
     Attributes:
@@ -142,10 +154,6 @@ class TrainSettings:
         check_settings(type(self), changes, "training setting")
         return replace(self, **changes)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain JSON values."""
-        return {name: plain(value) for name, value in asdict(self).items()}
-
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Rebuild settings from :meth:`to_json`."""
@@ -156,3 +164,38 @@ class TrainSettings:
             mean, std = fields["normalize"]
             fields["normalize"] = (tuple(mean), tuple(std))
         return cls().but(**fields)
+
+
+@dataclass(frozen=True)
+class TrainingScale:
+    """Training settings of a scale."""
+
+    name: str
+    summary: str
+    settings: TrainSettings
+    trained: TrainSettings  # for a model that is trained already
+
+    def start(self, start: Start) -> TrainSettings:
+        """Return the settings for a fresh network (``"scratch"``) or for one that is trained already."""
+        if start not in STARTS:
+            raise UnknownNameError("start", start, STARTS)
+        return self.trained if start == "trained" else self.settings
+
+
+SCALES: Registry[TrainingScale] = Registry("scale")
+SCALES.add(
+    TrainingScale(
+        "cpu",
+        "a one-cycle run for small networks on a few cores",
+        TrainSettings(epochs=12, batch_size=64, schedule=Schedule.one_cycle(), evaluate_every=4),
+        TrainSettings(epochs=10, batch_size=64, lr=0.05, schedule=Schedule.one_cycle(), evaluate_every=2),
+    )
+)
+SCALES.add(
+    TrainingScale(
+        "paper",
+        "the paper's 100 epochs; a GPU job",
+        TrainSettings(),
+        TrainSettings(epochs=20, lr=0.05, schedule=Schedule.one_cycle()),
+    )
+)

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.data.images import ImageData
+from indelible.data.images import ImageData, StreamData
 from indelible.data.sources.folder import read_folder
-from indelible.data.stream import StreamData
 from tests.data.makers import pixels, write_picture
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from indelible.base.errors import DamagedFileError
 from indelible.base.files import read_json
+from indelible.data.sources.folder import opened
 from indelible.data.sources.source import Rows
 from indelible.data.sources.unpickle import read_pickle
 
@@ -51,32 +52,26 @@ def read_python(path: Path, label_key: bytes) -> Rows:
     data, labels = named.get(b"data"), _numbers(named.get(label_key))
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != _BYTES:
         raise DamagedFileError(f"{path} must hold 'data', an array of bytes of shape (N, {_BYTES}). Fetch it again.")
-    if labels is None or len(labels) != len(data):
+    if labels is None or labels.shape != (len(data),):
         raise DamagedFileError(f"{path} must hold '{label_key.decode()}', {len(data)} whole numbers. Fetch it again.")
     return data.reshape(-1, 3, 32, 32), labels
 
 
 def _numbers(value: Any) -> npt.NDArray[np.int64] | None:
-    if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.ndim == 1:
-        return value.astype(np.int64)
     if isinstance(value, list) and all(isinstance(item, int) for item in value):
         return np.array(value, np.int64)
-    return None
+    whole = isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.ndim == 1
+    return value.astype(np.int64) if whole else None
 
 
 def read_sheet(path: Path) -> npt.NDArray[np.uint8]:
     """Read images (N, 3, 32, 32) from a PNG of 1,024 pixels a row."""
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(path, formats=["PNG"]) as picture:
-            if picture.mode != "RGB" or picture.width != 1024:
-                raise DamagedFileError(
-                    f"{path} must be an RGB picture 1,024 pixels wide, got {picture.mode} and {picture.width} pixels."
-                )
-            pixels = np.asarray(picture)
-    except (OSError, SyntaxError, ValueError, UnidentifiedImageError) as error:
-        raise DamagedFileError(f"{path} is not a whole PNG ({error}). Fetch the data set again.") from error
+    with opened(path, ["PNG"]) as picture:
+        if picture.mode != "RGB" or picture.width != 1024:
+            raise DamagedFileError(
+                f"{path} must be an RGB picture 1,024 pixels wide, got {picture.mode} and {picture.width} pixels."
+            )
+        pixels = np.asarray(picture)
     return np.ascontiguousarray(pixels.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
 
 
@@ -101,11 +96,10 @@ def _python(folder: Path, names: tuple[str, ...]) -> Rows:
 
 def _sheets(folder: Path, names: tuple[str, ...]) -> Rows:
     path = folder / ("test_lables.json" if names == _TEST else "train_lables.json")
-    labels = read_json(path)
-    if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
+    labels = _numbers(read_json(path))
+    if labels is None:
         raise DamagedFileError(f"{path} must hold a list of whole numbers. Fetch the data set again.")
-    images = np.concatenate([read_sheet(folder / f"{name}.png") for name in names])
-    return images, np.array(labels, np.int64)
+    return np.concatenate([read_sheet(folder / f"{name}.png") for name in names]), labels
 
 
 def _join(parts: list[Rows]) -> Rows:

@@ -6,9 +6,12 @@ itself). So the paper's ImageNet subset is an ordinary ImageNet folder with a li
 """
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -17,9 +20,12 @@ from torch import Tensor
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import canonical_json
 from indelible.base.progress import Progress
-from indelible.data.images import Data
-from indelible.data.sources.source import data_root
-from indelible.data.stream import RowCache, StreamData, memory_limit
+from indelible.data.images import Data, StreamData
+from indelible.data.row_cache import RowCache, memory_limit
+from indelible.data.sources.source import check_split, data_root
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 _SPLITS = {"train": ("train",), "test": ("test", "val")}
 _CLASS_LIST = "classes.txt"
@@ -47,16 +53,10 @@ def read_folder(
     workers: int = 0,
     limit: int | None = None,
 ) -> Data:
-    """Read a folder of pictures, into memory when they fit, else as a stream.
+    """Read a folder of pictures, into memory when they fit into ``limit`` bytes, else as a stream.
 
-    Args:
-        path: The folder.
-        classes: Names of the classes to use, in the order of their labels, or the path of a list of them.
-        size: Height and width of all images; without it all pictures must have one size.
-        split: Which split of a folder that has them.
-        per_class: At most so many pictures of each class, the first by name.
-        workers: Processes that decode a streamed set.
-        limit: Bytes of images that may be held in memory.
+    ``classes`` are names in the order of their labels, or the path of a list of them; ``per_class`` takes the first
+    pictures by name. The other arguments are those of :func:`indelible.load`.
     """
     root = Path(path)
     if not root.is_dir():
@@ -64,19 +64,12 @@ def read_folder(
     if size is not None and size < 1:
         raise InputError(f"the size of images must be at least 1 pixel, got {size}.")
     splits = folder_splits(root)
-    if splits and split is None:
-        raise InputError(
-            f"{root} holds the splits {' and '.join(splits)}. Choose one with split=..., or read both with "
-            "indelible.data.load."
-        )
-    if split is not None and split not in splits:
-        raise InputError(f"{root} has no {split} split: expected the folder {root / split}.")
+    check_split(root, splits, split, expected=f"the folder {root / (split or '')}")
     names = _class_names(root, splits.get("train", root), classes)
-    paths, labels = _list(splits[split] if split else root, names, per_class, complete=split != "test")
+    paths, labels = _list(splits.get(split or "train", root), names, per_class, complete=split != "test")
     reader = PictureReader(paths, size)
-    count, pixels = len(paths), int(np.prod(reader.shape))
-    every = torch.arange(count)
-    name = root.resolve().name
+    count, pixels = len(paths), math.prod(reader.shape)
+    every, name = torch.arange(count), root.resolve().name
     stream = StreamData(
         reader=reader,
         rows=every,
@@ -90,8 +83,9 @@ def read_folder(
         with Progress(f"reading {name}", count) as bar:
             return stream.gather(every, bar)
     file = data_root() / "streams" / f"{_key(reader)}.rows"
-    fits = RowCache.fits(file.parent, count, pixels)
-    return stream.cached(RowCache(file, count, pixels) if fits else None)
+    if RowCache.fits(file.parent, count, pixels):
+        return replace(stream, cache=RowCache(file, count, pixels))
+    return stream
 
 
 def _class_names(root: Path, folder: Path, classes: Sequence[str] | str | Path | None) -> tuple[str, ...]:
@@ -145,25 +139,35 @@ def _key(reader: "PictureReader") -> str:
     return hashlib.sha256(canonical_json([files, reader.size, reader.grey])).hexdigest()[:32]
 
 
+@contextmanager
+def opened(path: Path, formats: list[str] | None = None) -> Iterator["Image"]:
+    """Open a picture; one that is damaged, or of other formats than these, is refused by its name."""
+    from PIL import Image
+
+    try:
+        with Image.open(path, formats=formats) as picture:
+            yield picture
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        kind = " or ".join(formats or ["picture"])
+        raise DamagedFileError(f"{path} is not a whole {kind} ({error}). Replace or remove it.") from error
+
+
 def read_picture(path: Path, *, grey: bool, size: int | None) -> Tensor:
     """Decode a picture to uint8 (C, H, W), one channel if ``grey``, else three.
 
     ``size`` scales the shorter side to so many pixels (bilinear, antialiased) and cuts the centre square.
     """
-    from PIL import Image, UnidentifiedImageError
+    from PIL.Image import Resampling
 
-    try:
-        with Image.open(path) as picture:
-            pixels = picture.convert("L" if grey else "RGB")
-            if size is not None:
-                scale = size / min(pixels.size)
-                width, height = (max(size, round(scale * side)) for side in pixels.size)
-                left, top = (width - size) // 2, (height - size) // 2
-                pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)
-                pixels = pixels.crop((left, top, left + size, top + size))
-            values = np.array(pixels)
-    except (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise DamagedFileError(f"{path} is not a whole picture ({error}). Replace or remove it.") from error
+    with opened(path) as picture:
+        pixels = picture.convert("L" if grey else "RGB")
+    if size is not None:
+        scale = size / min(pixels.size)
+        width, height = (max(size, round(scale * side)) for side in pixels.size)
+        left, top = (width - size) // 2, (height - size) // 2
+        pixels = pixels.resize((width, height), Resampling.BILINEAR)
+        pixels = pixels.crop((left, top, left + size, top + size))
+    values = np.array(pixels)
     return torch.from_numpy(values[None] if grey else np.ascontiguousarray(values.transpose(2, 0, 1)))
 
 
@@ -194,10 +198,5 @@ class PictureReader:
 
 
 def _is_grey(path: Path) -> bool:
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(path) as picture:
-            return picture.mode in {"1", "L", "LA", "I", "I;16", "F"}
-    except (OSError, SyntaxError, ValueError, UnidentifiedImageError) as error:
-        raise DamagedFileError(f"{path} is not a picture ({error}). Replace or remove it.") from error
+    with opened(path) as picture:
+        return picture.mode in {"1", "L", "LA", "I", "I;16", "F"}

@@ -34,11 +34,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_idx(path: str | Path) -> npt.NDArray[np.uint8]:
-    """Read an IDX file of unsigned bytes, gzipped or not.
-
-    Raises:
-        DamagedFileError: The file is missing, truncated, too long, or of another format.
-    """
+    """Read an IDX file of unsigned bytes, gzipped or not."""
     try:
         content = Path(path).read_bytes()
         if content[:2] == _GZIP:

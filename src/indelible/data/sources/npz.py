@@ -17,6 +17,7 @@ import numpy.typing as npt
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.data.convert import as_data
 from indelible.data.images import Data
+from indelible.data.sources.source import check_split
 
 _KEYS = {"train": ("x_train", "y_train"), "test": ("x_test", "y_test")}
 _ONE = ("images", "labels")
@@ -34,12 +35,7 @@ def read_npz(
     """Read labelled images, of one split where the file has both; the highest label decides the number of classes."""
     path = Path(path)
     splits = npz_splits(path)
-    if len(splits) == 2 and split is None:
-        raise InputError(
-            f"{path} holds the splits train and test. Choose one with split=..., or read both with indelible.data.load."
-        )
-    if split is not None and split not in splits:
-        raise InputError(f"{path} has no {split} split: expected the arrays {' and '.join(_KEYS[split])}.")
+    check_split(path, splits, split, expected=f"the arrays {' and '.join(_KEYS[split or 'train'])}")
     with _open(path) as arrays:
         keys = _KEYS[split or splits[0]] if splits else _ONE
         if not set(keys) <= set(arrays.files):

@@ -1,7 +1,7 @@
 """Description of a named data set: who made it, what is in it, where to get it, how to read it."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from indelible.base.errors import DamagedFileError
+from indelible.base.errors import DamagedFileError, InputError
 from indelible.data.images import ImageData, Shape
 
 Pair = tuple[ImageData, ImageData]
@@ -97,3 +97,13 @@ class Source:
 def data_root(root: str | Path | None = None) -> Path:
     """Return the folder of fetched sets: ``root``, else ``$INDELIBLE_DATA``, else ``~/.cache/indelible``."""
     return Path(root or os.environ.get("INDELIBLE_DATA") or Path.home() / ".cache" / "indelible").expanduser()
+
+
+def check_split(path: Path, splits: Collection[str], split: str | None, *, expected: str) -> None:
+    """Refuse a split that files of the user do not have (``expected`` would be it), or none where there are two."""
+    if len(splits) == 2 and split is None:
+        raise InputError(
+            f"{path} holds the splits train and test. Choose one with split=..., or read both with indelible.data.load."
+        )
+    if split is not None and split not in splits:
+        raise InputError(f"{path} has no {split} split: expected {expected}.")

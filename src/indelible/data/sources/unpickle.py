@@ -35,31 +35,25 @@ class _Type:
         if not isinstance(state, tuple) or len(state) < 5 or any(part is not None for part in state[2:5]):
             raise pickle.UnpicklingError("an array with fields")
         self.order = _text(state[1])
-
-    def dtype(self) -> np.dtype[Any]:
-        if self.code not in _TYPES or self.order not in {"<", ">", "|", "="}:
-            raise pickle.UnpicklingError(f"an array of type {self.order}{self.code}")
-        return np.dtype(self.order + self.code)
+        if self.order not in {"<", ">", "|", "="}:
+            raise pickle.UnpicklingError(f"an array of byte order {self.order}")
 
 
 class _Array:
     """Stands for ``numpy.ndarray``: remembers what the array is made of."""
 
-    def __init__(self) -> None:
-        self.state: tuple[Any, ...] = ()
+    state: Any = ()
 
     def __setstate__(self, state: Any) -> None:
-        self.state = state if isinstance(state, tuple) else ()
+        self.state = state
 
     def array(self) -> npt.NDArray[Any]:
-        if len(self.state) != 5:
+        if not isinstance(self.state, tuple) or len(self.state) != 5:
             raise pickle.UnpicklingError("an array without content")
         _, shape, kind, fortran, raw = self.state
-        if not isinstance(kind, _Type) or not isinstance(raw, bytes) or not isinstance(shape, tuple):
+        if not isinstance(kind, _Type) or not isinstance(raw, bytes) or kind.code not in _TYPES:
             raise pickle.UnpicklingError("an array of objects")
-        if not all(isinstance(n, int) and n >= 0 for n in shape):
-            raise pickle.UnpicklingError(f"an array of shape {shape}")
-        dtype = kind.dtype()
+        dtype = np.dtype(kind.order + kind.code)
         if math.prod(shape) * dtype.itemsize != len(raw):
             raise pickle.UnpicklingError(f"an array of shape {shape} in {len(raw)} bytes")
         return np.frombuffer(raw, dtype).reshape(shape, order="F" if fortran else "C")
@@ -99,8 +93,6 @@ def unpickle(content: bytes, name: str) -> Any:
     """
     try:
         return _plain(_Reader(io.BytesIO(content), encoding="bytes").load())
-    except DamagedFileError:
-        raise
     except Exception as error:
         raise DamagedFileError(
             f"{name} is refused: expected a pickle of plain arrays, found {error}. Nothing in it was run; get the file "
@@ -111,20 +103,15 @@ def unpickle(content: bytes, name: str) -> Any:
 def _plain(value: Any, depth: int = 0) -> Any:
     if depth > 16:
         raise pickle.UnpicklingError("values nested too deeply")
-    result: Any
     if isinstance(value, _Array):
-        result = value.array()
-    elif isinstance(value, dict):
-        result = {_plain(key, depth + 1): _plain(item, depth + 1) for key, item in value.items()}
-    elif isinstance(value, list):
-        result = [_plain(item, depth + 1) for item in value]
-    elif isinstance(value, tuple):
-        result = tuple(_plain(item, depth + 1) for item in value)
-    elif value is None or isinstance(value, bool | int | float | bytes | str):
-        result = value
-    else:
-        raise pickle.UnpicklingError(f"a {type(value).__name__}")
-    return result
+        return value.array()
+    if isinstance(value, dict):
+        return {_plain(key, depth + 1): _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_plain(item, depth + 1) for item in value)
+    if value is None or isinstance(value, bool | int | float | bytes | str):
+        return value
+    raise pickle.UnpicklingError(f"a {type(value).__name__}")
 
 
 def read_pickle(path: Path) -> Any:
