@@ -206,7 +206,7 @@ def from_dataset(
     """Turn a map-style torch data set of ``(image, label)`` into labelled images.
 
     Items are pairs of an image (PIL, uint8 or float tensor (C, H, W), array) and a whole number. More than ``limit``
-    bytes of images, by default :func:`~indelible.data.images.memory_limit`, are streamed.
+    bytes of images, by default :func:`~indelible.data.row_cache.memory_limit`, are streamed.
     """
     reader = DatasetReader(dataset, name)
     count, size = len(reader), int(np.prod(reader.shape))
