@@ -58,7 +58,6 @@ ABANDONED = [
             "docs/attacks/nad.md": "the title of its paper",
             "docs/threat-model.md": "a forger's pattern, no mark of a key",
             "src/indelible/attacks/nad.py": "the title of its paper", "src/indelible/attacks/preprocess.py": BACKDOOR,
-            "src/indelible/attacks/super_ft.py": BACKDOOR,
         },
     ),
     Abandoned(

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import nn
 
-from indelible.base.checks import check_is_key, check_ranges, check_recipe, check_trainable
+from indelible.base.checks import check_finite_settings, check_is_key, check_ranges, check_recipe, check_trainable
 from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
@@ -102,6 +102,7 @@ class EmbeddingMethod(Method):
     """False for a fingerprint, which is read off a model."""
 
     def __post_init__(self) -> None:
+        check_finite_settings(self)
         check_ranges(self, self.ranges)
 
     @classmethod
