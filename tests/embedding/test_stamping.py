@@ -181,6 +181,15 @@ def test_an_unmarked_model_is_told_what_to_do(book: Key) -> None:
     assert "Do not release this model" in made.advice
 
 
+def test_few_marks_are_judged_at_the_level_that_they_can_reach() -> None:
+    """Three marks over four classes give p = 1/64 at the least: no reason to lose a finished training."""
+    few = Key.create(classes=4, shape=SHAPE, secret=SECRET, marks=3)
+    done = indelible.embed(TinyNet(), stripes(40), few, method="vanilla", train={"epochs": 1, "max_steps": 1})
+    assert done.verdict.alpha == 1 / 64
+    with pytest.raises(InputError, match=r"3 marks over 4 classes can give p = 0\.02 at the least"):
+        indelible.verify(done.model, few, carriers=stripes(40))
+
+
 def test_the_own_loop_needs_no_carriers(book: Key) -> None:
     torch.manual_seed(2)
     net, data = TinyNet(width=16), stripes(640)

@@ -32,6 +32,7 @@ from indelible.train.evaluate import accuracy, check_classifier, success_rate
 from indelible.train.processes import Group, elsewhere, from_first, joined, must_start
 from indelible.train.settings import SCALES, Precision, Start
 from indelible.verification import Verdict, verify
+from indelible.verification.statistics.codebook import smallest_p_value
 
 EMBEDDINGS = MethodRegistry(
     "embedding method", group="indelible.embeddings", base="indelible.embedding.base:EmbeddingMethod"
@@ -393,10 +394,12 @@ def _verdict(
     model: nn.Module, key: Key, carriers: Data, samples: WatermarkSamples | None, accurate: bool,
     normalize: Normalization | None,
 ) -> Verdict:  # fmt: skip
-    """Verify a finished model with its own key."""
+    """Verify a finished model with its own key, at the smallest level that so few marks can reach if need be."""
+    # A refusal now would lose the training; the verdict says its alpha.
+    least = 0.0 if key.marks is None else smallest_p_value(key.classes, key.marks)
     return verify(
         model, key, carriers, embedded=samples if key.labels == "keyed" else None, accuracy=accurate,
-        normalize=normalize,
+        normalize=normalize, alpha=max(1e-6, least),
     )  # fmt: skip
 
 
