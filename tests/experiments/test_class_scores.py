@@ -1,6 +1,7 @@
 """The ranks of class scores, by hand."""
 
 import numpy as np
+
 from class_scores import rank_scores
 
 
