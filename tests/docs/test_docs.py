@@ -73,6 +73,8 @@ def test_relative_links_resolve(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_files_that_are_named_exist(page: Path) -> None:
+    if page.name == "commands.md":
+        return  # names in capitals stand for what the reader types
     prose = FENCE.sub("", page.read_text(encoding="utf-8"))
     for name in set(FILE.findall(prose)) - EXAMPLES - NOT_FILES:
         assert (ROOT / name).exists(), f"{page.name} names {name}, which does not exist"
@@ -216,15 +218,13 @@ def test_the_table_of_many_devices_has_every_attack_in_its_row() -> None:
     assert sorted(told) == sorted(info.name for info in ATTACKS.entries())
 
 
-def test_tables_say_what_the_records_say() -> None:
+@pytest.mark.parametrize("program", ["experiments/write_tables.py", "tools/write_commands_page.py"])
+def test_written_pages_are_up_to_date(program: str) -> None:
+    """Tables say what the records say, and the page of commands what the parsers say."""
     done = subprocess.run(
-        [sys.executable, "experiments/write_tables.py", "--check"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+        [sys.executable, program, "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, f"run: python {program}\n{done.stdout}{done.stderr}"
 
 
 def test_every_page_is_linked_from_the_index() -> None:
