@@ -104,7 +104,7 @@ def worst_table(cells: Sequence[Cell]) -> str:
             for name in ("wsr", "p_value"):
                 found = [(cell["measured"][name], cell["attack"]) for cell in after]
                 value, attack = (min if name == "wsr" else max)(found) if found else (0.0, None)
-                said = f"{100 * value:.1f}" if name == "wsr" else f"{value:.0e}"
+                said = f"{100 * value:.1f}" if name == "wsr" else f"{value:.1e}"  # 1.1e-06 is no 1e-06: not OWNED
                 row.append("-" if attack is None else f"{said} ({ATTACKS[attack]})")
             lines.append(f"| {' | '.join(row)} |")
     return "\n".join([*lines, "", *proof_sentences(cells)])
