@@ -52,7 +52,7 @@ class Case:
         if labels == "keyed":
             self.key = Key.create(kind=kind, classes=4, shape=SHAPE, labels="keyed", count=60, secret=SECRET)
             self.suspect: Any = Memory(self.key.samples(self.data, purpose="embed"))
-            self.made = commit(self.key, self.data, self.commitment, owner="Tester", purpose="embed", claims=2)
+            self.made = commit(self.key, self.data, self.commitment, owner="Tester", claims=2)
         else:
             self.key = Key.create(kind=kind, classes=4, shape=SHAPE, target=0, secret=SECRET)
             self.suspect = reader(self.key)

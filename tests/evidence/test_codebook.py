@@ -413,6 +413,8 @@ def test_a_claim_that_does_not_fit(book: Book, tmp_path: Path, change: Any, step
         (lambda one: one["key"].update(marks=17), "but its key has 17"),
         (lambda one: one["key"].update(marks=1), "2 to 1024 marks"),
         (lambda one: one["key"].update(version=99), "version 99"),
+        (lambda one: one["key"].pop("bound"), "cannot be used by this version: bound None"),
+        (lambda one: one["key"].pop("transparency"), "cannot be used by this version: transparency None"),
         (lambda one: one["key"].update(bound="xyz"), "64 hexadecimal"),
         (lambda one: one["key"].update(target=1), "cannot be used"),
         (lambda one: one.update(decoys="00" * 32), "decoys"),

@@ -161,15 +161,14 @@ def test_the_opened_subset_is_any_with_the_same_chance() -> None:
 
 def test_the_decision_is_the_verdicts_own_test() -> None:
     decoys = [(0, 30)] * 19 + [(3, 30)]
-    found = decide(TEST, 29, 30, decoys, alpha=1e-6, classes=4)
+    found = decide(29, 30, decoys, alpha=1e-6, classes=4)
     assert (found["p_value"], found["null_rate"]) == bounded_binomial(29, 30, decoys, 1e-7)
     assert found["queries"] == 30 + 20 * 30
     assert found["decoy_rate"] == 0.1
-    keyed = decide(KEYED, 20, 30, [], alpha=1e-6, classes=11, free=24)
+    keyed = decide(20, 30, [], alpha=1e-6, classes=11, free=24)
     assert keyed["p_value"] == pytest.approx(binomial_tail(20, 24, 0.1), rel=1e-9)
     assert keyed["owned"]
     assert same(found, {**found, "p_value": found["p_value"] * (1 + 1e-9)})
     assert not same(found, {**found, "p_value": found["p_value"] * 2})
     assert not same(found, {**found, "owned": 1})
-    with pytest.raises(InputError, match="unknown test"):
-        decide("by eye", 1, 1, [], alpha=0.1, classes=4)
+    assert (found["test"], keyed["test"]) == (TEST, KEYED)

@@ -104,8 +104,7 @@ def _commit(arguments: argparse.Namespace) -> int:
     made = commit(
         key, test, arguments.out, alpha=arguments.alpha, samples=arguments.samples, claims=arguments.claims,
         opens=arguments.open, owner=arguments.owner,
-        model=tensor_digest(saved.model().state_dict()), purpose="embed" if key.labels == "keyed" else "verify",
-        identity=_identity(arguments),
+        model=tensor_digest(saved.model().state_dict()), identity=_identity(arguments),
     )  # fmt: skip
     number = f"{made.claims} claims of {made.opens} each"
     if made.repeatable:

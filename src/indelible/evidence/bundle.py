@@ -14,15 +14,13 @@ from pathlib import Path
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import write_bytes
-from indelible.evidence.canonical import canonical, parse
+from indelible.evidence.canonical import canonical, parse_document, require
 from indelible.evidence.commitment import SIGNATURE, STATEMENT
 from indelible.evidence.signing import Identity
 from indelible.evidence.timestamp import REPLY, ROOTS
 
 CLAIM, IMAGES, LOG, README = "claim.json", "images.safetensors", "queries.jsonl", "README.txt"
 MANIFEST, MANIFEST_SIGNATURE = "manifest.json", "manifest.sig"
-_REQUIRED = {STATEMENT, SIGNATURE, CLAIM, IMAGES, LOG, README, MANIFEST, MANIFEST_SIGNATURE}
-_OPTIONAL = {REPLY, ROOTS}
 _FORMAT = 1
 _LARGEST = 1 << 30
 _WORD = "the claimant's word"
@@ -41,6 +39,7 @@ _NO_EVIDENCE = {
     ROOTS: "root certificates of the claimant's choice: get those of the authority from a source of your own",
     README: "words for people: whoever holds the owner's signing key can write others",
 }
+_REQUIRED = {*_EVIDENCE, README}
 
 TEXT = """Evidence that a model carries a committed watermark.
 
@@ -111,11 +110,10 @@ def read_files(folder: str | Path) -> dict[str, bytes]:
     check_place(place)
     found: dict[str, bytes] = {}
     for entry in sorted(os.scandir(place), key=lambda one: one.name):
-        if entry.name not in _REQUIRED | _OPTIONAL:
-            raise DamagedFileError(f"the file {entry.name!r:.80} does not belong to a bundle")
-        state = entry.stat(follow_symlinks=False)
-        if not stat.S_ISREG(state.st_mode) or state.st_size > _LARGEST:
-            raise DamagedFileError(f"{entry.name} is not a plain file of at most {_LARGEST >> 20} MiB")
+        known, state = entry.name in {*_EVIDENCE, *_NO_EVIDENCE}, entry.stat(follow_symlinks=False)
+        require(known, f"the file {entry.name!r:.80} does not belong to a bundle")
+        plain = stat.S_ISREG(state.st_mode) and state.st_size <= _LARGEST
+        require(plain, f"{entry.name} is not a plain file of at most {_LARGEST >> 20} MiB")
         found[entry.name] = Path(entry.path).read_bytes()
     missing = sorted(_REQUIRED - found.keys())
     if missing:
@@ -125,14 +123,11 @@ def read_files(folder: str | Path) -> dict[str, bytes]:
 
 def check_manifest(files: Mapping[str, bytes]) -> None:
     """Compare every file with the manifest."""
-    manifest = parse(files[MANIFEST], MANIFEST)
-    listed = manifest.get("files")
-    if manifest.keys() != {"format", "files"} or manifest["format"] != _FORMAT or not isinstance(listed, dict):
-        raise DamagedFileError(f"{MANIFEST} is not a list of files of format {_FORMAT}")
+    listed = parse_document(files[MANIFEST], MANIFEST, _FORMAT, {"files": dict})["files"]
     present = files.keys() - {MANIFEST, MANIFEST_SIGNATURE}
     odd = sorted(present ^ listed.keys())
     if odd:
         raise DamagedFileError(f"{MANIFEST} and the folder do not agree on {odd[0]!r:.80}")
     for name in sorted(present):
-        if listed[name] != hashlib.sha256(files[name]).hexdigest():
-            raise DamagedFileError(f"{name} is not the file that was signed: its digest is another one")
+        same = listed[name] == hashlib.sha256(files[name]).hexdigest()
+        require(same, f"{name} is not the file that was signed: its digest is another one")

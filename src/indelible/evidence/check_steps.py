@@ -1,6 +1,6 @@
 """The steps of the offline check, in their order; :mod:`indelible.evidence.check` says what each compares."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,26 +10,23 @@ import torch
 from safetensors.torch import load as parse_tensors
 
 from indelible.base.errors import DamagedFileError
-from indelible.base.merkle import tree_root
 from indelible.data.digests import image_digests
-from indelible.evidence import codebook, samples
-from indelible.evidence.bundle import CLAIM, IMAGES, LOG, MANIFEST, MANIFEST_SIGNATURE, check_manifest, read_files
-from indelible.evidence.canonical import Kind, canonical, fields_of, parse
+from indelible.evidence import bundle
+from indelible.evidence.canonical import canonical, parse_document, require
 from indelible.evidence.claim import FORMAT
+from indelible.evidence.codebook import AUDITOR
 from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment
-from indelible.evidence.decision import KEYED, WITH_DECOYS, judge, same
+from indelible.evidence.decision import CODEBOOK, KEYED, WITH_DECOYS, judge, same
 from indelible.evidence.opening import Questions, default_challenge
 from indelible.evidence.signing import is_signed
 from indelible.evidence.timestamp import REPLY, ROOTS, Stamp, read_roots, verify_timestamp
-from indelible.keys.codebook import marks_root
 from indelible.keys.key import Key
 from indelible.verification.suspects.log import Recorded, parse_log
 from indelible.verification.suspects.suspect import Suspect, answers
 
-_CLAIM: Mapping[str, Kind] = {
-    "format": int, "commitment": str, "number": int, "challenge": str, "by": str, "suspect": dict,
-    "log": str, "verdict": dict, "opened": list, "created": str, "label_key": (str, type(None)),
-    "codebook": (dict, type(None)), "decoys": (list, type(None)),
+_CLAIM = {
+    "commitment": str, "number": int, "challenge": str, "by": str, "suspect": dict, "log": str, "verdict": dict,
+    "opened": list, "created": str, "label_key": str | None, "codebook": dict | None, "decoys": list | None,
 }  # fmt: skip
 _TRIES = (
     "A claimant who tried N {} before the commitment has N times the chance of a false verdict. Multiply the p-value "
@@ -83,44 +80,45 @@ class Work:
     def brought(self) -> str | None:
         """Where the carriers of a codebook come from, as far as that is shown; see :class:`Checked`."""
         book = None if self.commitment is None else self.commitment.codebook
-        if book is None or book["carriers"] != codebook.AUDITOR:
+        if book is None or book["carriers"] != AUDITOR:
             return None if book is None else str(book["carriers"])
         return "open" if self.carriers is None else "compared"
 
 
 def _read(work: Work) -> str:
-    work.files = read_files(work.folder)
+    work.files = bundle.read_files(work.folder)
     return f"{len(work.files)} files, all known"
 
 
 def _manifest(work: Work) -> str:
-    check_manifest(work.files)
+    bundle.check_manifest(work.files)
     return "the digest of every file is the listed one"
 
 
 def _commitment(work: Work) -> str:
     work.stated = stated = Commitment.of(work.files[STATEMENT], work.files[SIGNATURE])
-    if work.public_key is not None and work.public_key.lower() != stated.public_key:
-        raise DamagedFileError(f"it is signed by {stated.public_key[:16]}..., not by the key that you gave")
+    signer = f"{stated.public_key[:16]}..."
     if work.public_key is None:
         work.caveats.append("Find out who holds the public key: the check does not prove the names in a commitment.")
-    return f"{stated.samples} {stated.what}, signed by {stated.public_key[:16]}..."
+    elif work.public_key.lower() != stated.public_key:
+        raise DamagedFileError(f"it is signed by {signer}, not by the key that you gave")
+    return f"{stated.samples} {stated.what}, signed by {signer}"
 
 
 def _manifest_signature(work: Work) -> str:
-    if not is_signed(work.stated.public_key, "manifest", work.files[MANIFEST], work.files[MANIFEST_SIGNATURE]):
-        raise DamagedFileError(f"{MANIFEST_SIGNATURE} is not the signature of {MANIFEST} by the committed key")
+    name, signature = bundle.MANIFEST, bundle.MANIFEST_SIGNATURE
+    signed = is_signed(work.stated.public_key, "manifest", work.files[name], work.files[signature])
+    require(signed, f"{signature} is not the signature of {name} by the committed key")
     return "signed by the same key"
 
 
 def _timestamp(work: Work) -> str:
     reply, own = work.files.get(REPLY), work.files.get(ROOTS)
+    trusted = work.roots if work.roots is not None else own
     if reply is None:
-        if work.roots is not None or own is not None:
-            raise DamagedFileError("the bundle has no timestamp: nothing shows when the commitment was made")
+        require(trusted is None, "the bundle has no timestamp: nothing shows when the commitment was made")
         work.caveats.append("There is no timestamp: nothing shows when the commitment was made.")
         return "none"
-    trusted = work.roots if work.roots is not None else own
     if trusted is None:
         raise DamagedFileError("there is a timestamp but no root certificate to check it with")
     try:
@@ -143,81 +141,68 @@ def _timestamp(work: Work) -> str:
 
 
 def _claim(work: Work) -> str:
-    found = parse(work.files[CLAIM], CLAIM)
-    if found.get("format") != FORMAT:
-        raise DamagedFileError(
-            f"{CLAIM} has format {found.get('format')!r:.20}, this version reads {FORMAT}: use the one that made it"
-        )
-    fields_of(found, _CLAIM, CLAIM)
-    stated = work.stated
-    if found["commitment"] != stated.digest:
-        raise DamagedFileError("the claim is of another commitment")
-    number, allowed = found["number"], stated.repeatable or found["number"] < stated.claims
-    if len(found["opened"]) != stated.opens or number < 0 or not allowed:
-        raise DamagedFileError(
-            f"the commitment allows {stated.claims} claims that open {stated.opens} {stated.what} each, but this "
-            f"is number {number} and opens {len(found['opened'])}"
-        )
-    if (found["decoys"] is None) != (stated.test not in WITH_DECOYS):
-        raise DamagedFileError("a claim shows the secrets of its decoys if the test asks any, and only then")
-    of = f"{number + 1}" if stated.repeatable else f"{number + 1} of {stated.claims}"
-    (samples if stated.codebook is None else codebook).check_form(found)
+    found, stated = parse_document(work.files[bundle.CLAIM], bundle.CLAIM, FORMAT, _CLAIM), work.stated
+    require(found["commitment"] == stated.digest, "the claim is of another commitment")
+    number, opened = found["number"], len(found["opened"])
+    allowed = number >= 0 and (stated.repeatable or number < stated.claims)
+    require(
+        allowed and opened == stated.opens,
+        f"the commitment allows {stated.claims} claims that open {stated.opens} {stated.what} each, but this "
+        f"is number {number} and opens {opened}",
+    )
+    fits = (found["decoys"] is None) == (stated.test not in WITH_DECOYS)
+    require(fits, "a claim shows the secrets of its decoys if the test asks any, and only then")
+    stated.scheme.check_form(found)
     work.claim = found
+    of = f"{number + 1}" if stated.repeatable else f"{number + 1} of {stated.claims}"
     whole = f"of {stated.samples} marks" if stated.codebook is not None else "samples"
     return f"number {of}, {stated.opens} {whole} opened"
 
 
 def _challenge(work: Work) -> str:
-    claim = work.claim
-    if claim["by"] not in {"auditor", "claimant"}:
-        raise DamagedFileError("a challenge is by the auditor or by the claimant")
-    if claim["by"] == "claimant" and claim["challenge"] != default_challenge(claim["number"]):
-        raise DamagedFileError("no auditor set the challenge, but it is not the one that the claim's number gives")
-    if work.challenge is not None and (claim["challenge"] != work.challenge or claim["by"] != "auditor"):
-        raise DamagedFileError(f"the challenge is {claim['challenge']!r:.80}, not the one that you set")
-    if [entry["index"] for entry in claim["opened"]] != work.stated.opened(claim["challenge"], claim["number"]):
-        raise DamagedFileError(
-            f"the opened {work.stated.what} are not those that the challenge decides: picked by hand, or replayed"
-        )
-    if work.challenge is None and not work.stated.repeatable:
+    claim, stated = work.claim, work.stated
+    text, by, number = claim["challenge"], claim["by"], claim["number"]
+    require(by in {"auditor", "claimant"}, "a challenge is by the auditor or by the claimant")
+    if by == "claimant":
+        own = text == default_challenge(number)
+        require(own, "no auditor set the challenge, but it is not the one that the claim's number gives")
+    if work.challenge is not None:
+        set_by_you = text == work.challenge and by == "auditor"
+        require(set_by_you, f"the challenge is {text!r:.80}, not the one that you set")
+    decided = [entry["index"] for entry in claim["opened"]] == stated.opened(text, number)
+    require(decided, f"the opened {stated.what} are not those that the challenge decides: picked by hand, or replayed")
+    if work.challenge is None and not stated.repeatable:
         work.caveats.append(
-            f"You set no challenge: the claimant could know beforehand which {work.stated.what} would be opened. Give "
+            f"You set no challenge: the claimant could know beforehand which {stated.what} would be opened. Give "
             "one of your own (--challenge) for the next."
         )
-    if work.stated.repeatable and claim["number"] > 0:
+    if stated.repeatable and number > 0:
         work.caveats.append(
-            f"This is claim number {claim['number'] + 1} of the commitment. If the others were against other models, "
+            f"This is claim number {number + 1} of the commitment. If the others were against other models, "
             "multiply the p-value by their number."
         )
-    return f"{claim['challenge']!r} by the {claim['by']}"
+    return f"{text!r} by the {by}"
 
 
 def _openings(work: Work) -> str:
-    if work.stated.codebook is None:
-        return samples.check_openings(work.stated, work.claim)
-    return codebook.check_openings(work.stated, work.claim)
+    return str(work.stated.scheme.check_openings(work.stated, work.claim))
 
 
 def _labels(work: Work) -> str:
-    if work.stated.codebook is None:
-        says = samples.check_labels(work.stated, work.claim)
-    else:
-        drawn = codebook.check_classes(work.stated, work.claim)
-        says = f"the classes of {len(drawn)} marks drawn again by the committed class key"
-    work.drawn = work.stated.codebook is not None or work.stated.test == KEYED
+    says = str(work.stated.scheme.check_labels(work.stated, work.claim))
+    work.drawn = work.stated.test in {CODEBOOK, KEYED}
     return says
 
 
 def _images(work: Work) -> str:
     try:
-        tensors = parse_tensors(work.files[IMAGES])
+        tensors = parse_tensors(work.files[bundle.IMAGES])
     except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError) as error:
-        raise DamagedFileError(f"{IMAGES} is not a safetensors file ({error!s:.80})") from error
+        raise DamagedFileError(f"{bundle.IMAGES} is not a safetensors file ({error!s:.80})") from error
+    work.questions = work.stated.scheme.check_images(work.stated, work.claim, tensors, work.carriers)
     count = len(work.claim["opened"])
     if work.stated.codebook is None:
-        work.questions = samples.check_images(work.stated, work.claim, tensors)
         return f"{count} samples and carriers have the committed digests"
-    work.questions = codebook.check_images(work.stated, work.claim, tensors, work.carriers)
     each = len(work.claim["codebook"]["images"])
     what = {
         "set aside": f"{each} carriers lead to the root that the classes are bound to",
@@ -231,16 +216,14 @@ def _images(work: Work) -> str:
 
 
 def _log(work: Work) -> str:
-    found, claim = parse_log(work.files[LOG], LOG), work.claim
+    found, claim = parse_log(work.files[bundle.LOG], bundle.LOG), work.claim
     about = {"commitment": work.stated.digest, "challenge": claim["challenge"], "number": claim["number"]}
-    if canonical(dict(found.about)) != canonical(about):
-        raise DamagedFileError("the log is of another claim")
-    if canonical(dict(found.suspect)) != canonical(claim["suspect"]):
-        raise DamagedFileError("the log is of another suspect than the claim")
-    if found.head != claim["log"]:
-        raise DamagedFileError("the log does not end as the claim says: it was continued, cut off or replaced")
-    if found.classes != work.stated.key.get("classes"):
-        raise DamagedFileError("the log is of another number of classes")
+    require(canonical(dict(found.about)) == canonical(about), "the log is of another claim")
+    suspects = canonical(dict(found.suspect)), canonical(claim["suspect"])
+    require(suspects[0] == suspects[1], "the log is of another suspect than the claim")
+    ends = found.head == claim["log"]
+    require(ends, "the log does not end as the claim says: it was continued, cut off or replaced")
+    require(found.classes == work.stated.key["classes"], "the log is of another number of classes")
     work.log = found
     return f"{len(found.answers)} answers in {found.requests} requests, chain unbroken"
 
@@ -258,9 +241,9 @@ def _answers(work: Work) -> str:
             f"{len(missing)} of {len(digests)} samples are not answered in the log, the first {first}"
         )
     used = set(digests)
-    if other := known.keys() - used:
-        whose = "are no samples of the opened marks" if book else "belong neither to the samples nor to the decoys"
-        raise DamagedFileError(f"{len(other)} images were asked that {whose}")
+    other = len(known.keys() - used)
+    whose = "are no samples of the opened marks" if book else "belong neither to the samples nor to the decoys"
+    require(other == 0, f"{other} images were asked that {whose}")
     if work.suspect is None:
         work.caveats.append("The answers are the claimant's record of them: ask the suspect again to see (--suspect).")
     if book:
@@ -274,39 +257,26 @@ def _verdict(work: Work) -> str:
     again = judge(
         work.stated, work.questions, lambda images: torch.tensor([known[digest] for digest in image_digests(images)])
     )
-    if not same(again, work.claim["verdict"]) or work.claim["verdict"].get("sentence") != again["sentence"]:
-        raise DamagedFileError(
-            f"the answers give {again['hits']} of {again['trials']} hits and p = {again['p_value']:.1e}, not the "
-            "verdict of the claim"
-        )
-    return f"{again['hits']} of {again['trials']} hits, p = {again['p_value']:.1e}: computed again"
+    hits, claimed = f"{again['hits']} of {again['trials']} hits", work.claim["verdict"]
+    agree = same(again, claimed) and claimed.get("sentence") == again["sentence"]
+    require(agree, f"the answers give {hits} and p = {again['p_value']:.1e}, not the verdict of the claim")
+    return f"{hits}, p = {again['p_value']:.1e}: computed again"
 
 
 def _key(work: Work) -> str | None:
-    book = work.stated.codebook
-    if work.key is None:
-        work.caveats.append(_TRIED_MARKS if book is not None else _SOUGHT_BUT_DRAWN if work.drawn else _SOUGHT)
+    key, stated = work.key, work.stated
+    if key is None:
+        drawn = _TRIED_MARKS if stated.codebook is not None else _SOUGHT_BUT_DRAWN
+        work.caveats.append(drawn if work.drawn else _SOUGHT)
         return None
-    if work.key.marks != work.stated.key.get("marks"):
-        raise DamagedFileError(
-            f"the key that you gave has {work.key.marks or 'no'} marks, the committed one "
-            f"{work.stated.key.get('marks') or 'none'}"
-        )
-    if work.key.digest != work.stated.key_digest:
-        raise DamagedFileError("the key that you gave is not the committed one")
-    if book is not None:
-        shown = all(book[name] == value for name, value in codebook.key_hashes(work.key).items())
-        if not shown or marks_root(work.key.secret, work.stated.samples).hex() != work.stated.root:
-            raise DamagedFileError("the key does not give the committed marks and classes")
-        work.derived = True
-        return "all committed marks, classes and the choice of carriers are derived from the key"
-    if samples.decoys_digest(samples.decoy_secrets(work.key, work.stated.test)) != work.stated.decoys:
-        raise DamagedFileError("the decoys are not those of the key")
-    entries = samples.entries_of(work.key, work.carriers, samples=work.stated.samples, purpose=work.stated.purpose)
-    if tree_root(entries.leaves).hex() != work.stated.root:
-        raise DamagedFileError("the key does not give the committed samples on these carriers")
+    marks, committed = key.marks or "no", stated.key.get("marks") or "none"
+    other = "is not the committed one"
+    if key.marks != stated.key.get("marks"):
+        other = f"has {marks} marks, the committed one {committed}"
+    require(key.digest == stated.key_digest, f"the key that you gave {other}")
+    says = str(stated.scheme.check_key(stated, key, work.carriers))
     work.derived = True
-    return "all committed samples are derived from the key"
+    return says
 
 
 def _suspect(work: Work) -> str | None:

@@ -61,11 +61,17 @@ def claim(
     signer = identity or Identity.load(place / IDENTITY)
     if signer.public != commitment.public_key:
         raise InputError("the signing key is not the one of the commitment. Give the identity that committed.")
-    _check_key(commitment, key)
+    if key.digest != commitment.key_digest:
+        marks, committed = key.marks, commitment.key.get("marks")
+        why = f" (it has {marks or 'no'} marks of a codebook, {committed or 'none'} committed)"
+        raise InputError(
+            f"the key is not the one that was committed to{why if marks != committed else ''}. Give the key of the "
+            "commitment."
+        )
     who, book = description(suspect), commitment.codebook
     # Before the claim takes a number: these may be the wrong images.
     if book is None:
-        entries = entries_of(key, carriers, samples=commitment.samples, purpose=commitment.purpose)
+        entries = entries_of(key, carriers, samples=commitment.samples)
         if tree_root(entries.leaves).hex() != commitment.root:
             raise InputError("key and carriers do not give the committed samples. Give the data committed with.")
         state = _begun(place, commitment, who, challenge, None)
@@ -98,15 +104,6 @@ def claim(
     return verdict
 
 
-def _check_key(commitment: Commitment, key: Key) -> None:
-    if key.digest == commitment.key_digest:
-        return
-    marks, committed, why = key.marks, commitment.key.get("marks"), ""
-    if marks != committed:
-        why = f" (it has {marks or 'no'} marks of a codebook, {committed or 'none'} committed)"
-    raise InputError(f"the key is not the one that was committed to{why}. Give the key of the commitment.")
-
-
 def _digest(carriers: Data) -> str:
     """Return a digest of the carriers that an auditor brings: another set is another claim."""
     held = carriers.gather(torch.arange(len(carriers)))
@@ -118,13 +115,13 @@ def _begun(
 ) -> dict[str, Any]:
     """Return the claim that was interrupted, if it is this one; else begin a new one and write it down."""
     before = [_state(path) for path in sorted(place.glob("claim-[0-9][0-9][0-9].json"))]
-    number = len(before)
     if before and "bundle" not in before[-1]:
         last = before[-1]
-        wanted = default_challenge(number - 1) if challenge is None else challenge
+        wanted = default_challenge(len(before) - 1) if challenge is None else challenge
         same_images = last.get("carriers") == brought
         if last["challenge"] == wanted and same_images and canonical_json(last["suspect"]) == canonical_json(who):
             return last
+    number = len(before)
     text = default_challenge(number) if challenge is None else challenge
     state = {
         "number": number, "challenge": text, "by": "claimant" if challenge is None else "auditor", "suspect": dict(who),

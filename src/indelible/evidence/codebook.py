@@ -17,65 +17,51 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from indelible.base.errors import DamagedFileError, InputError
+from indelible.base.errors import InputError
 from indelible.data.convert import as_data
 from indelible.data.digests import image_digests
 from indelible.data.images import Data
-from indelible.evidence.canonical import Hash, Kind, fields_of
-from indelible.evidence.opening import Questions, hex_paths, leads_to, settings_key
-from indelible.keys.codebook import (
-    bound_leaves,
-    choice_key,
-    chosen_rows,
-    class_key,
-    drawn_classes,
-    mark_leaf,
-    mark_leaves,
-    mark_seed,
-    most_carriers,
-)
+from indelible.evidence.canonical import Hash, fields_of, require
+from indelible.evidence.opening import Questions, hex_paths, leads_to
+from indelible.keys import codebook as derived
 from indelible.keys.derive import Choices
 from indelible.keys.key import Key
 from indelible.keys.labels import sample_salts, set_leaf
 from indelible.keys.marks import seeded_mark
-from indelible.keys.rules import VERSIONS
 from indelible.keys.unrelated import UnrelatedMark
 
 if TYPE_CHECKING:
     from indelible.evidence.commitment import Commitment
 
 SET_ASIDE, AUDITOR, NO_CARRIERS = "set aside", "auditor", "none"
-_FIELDS: Mapping[str, Kind] = {
-    "class_key": Hash, "choice_key": Hash, "each": int, "carriers": str, "count": (int, type(None))
-}  # fmt: skip
 _MOST_BYTES = 1 << 30  # of all samples together, and of the integers that the exact test computes with
 _MOST = 10_000_000
-_SHOWN: Mapping[str, Kind] = {
-    "class_key": Hash, "choice_key": Hash, "count": (int, type(None)), "images": list
-}  # fmt: skip
-_MARK: Mapping[str, Kind] = {"index": int, "seed": Hash, "path": list[Hash]}
-_IMAGE: Mapping[str, Kind] = {
-    "row": int, "image": Hash, "true": (int, type(None)), "salt": (Hash, type(None)), "path": list[Hash]
-}  # fmt: skip
+_FIELDS = {"class_key": Hash, "choice_key": Hash, "each": int, "carriers": str, "count": int | None}
+_SHOWN = {"class_key": Hash, "choice_key": Hash, "count": int | None, "images": list}
+_MARK = {"index": int, "seed": Hash, "path": list[Hash]}
+_IMAGE = {"row": int, "image": Hash, "true": int | None, "salt": Hash | None, "path": list[Hash]}
 
 
 def codebook_statement(key: Key, carriers: Any, samples: int | None) -> dict[str, Any]:
     """Return what a commitment says of a codebook beside its marks; ``samples`` is of all marks together."""
     marks, source, count = key.marks or 0, _source(key), None
-    each = most_carriers(key.shape, marks) if samples is None else samples // marks
+    each = derived.most_carriers(key.shape, marks) if samples is None else samples // marks
     if each < 1:
         raise InputError(f"a codebook of {marks} marks asks every mark: at least {marks} samples, got {samples}.")
     if source == SET_ASIDE:
         count = len(claim_carriers(source, key, carriers))
     elif key.pool is not None:
         count = math.prod(key.pool.shape[:2])
-    return {**key_hashes(key), "each": each, "carriers": source, "count": count}
+    return {**_key_hashes(key), "each": each, "carriers": source, "count": count}
 
 
-def key_hashes(key: Key) -> dict[str, str]:
-    """Return the hashes of the two keys that a claim will show."""
-    shown = {"class_key": class_key(key.secret), "choice_key": choice_key(key.secret)}
-    return {name: hashlib.sha256(value).hexdigest() for name, value in shown.items()}
+def _shown_keys(key: Key) -> dict[str, bytes]:
+    """Return the two keys that a claim will show."""
+    return {"class_key": derived.class_key(key.secret), "choice_key": derived.choice_key(key.secret)}
+
+
+def _key_hashes(key: Key) -> dict[str, str]:
+    return {name: hashlib.sha256(value).hexdigest() for name, value in _shown_keys(key).items()}
 
 
 def claim_carriers(source: str, key: Key, carriers: Any) -> Data:
@@ -102,16 +88,15 @@ def open_marks(
     each = _asked_each(about, marks, count)
     whole = key.samples(data, purpose="verify", count=each * marks)
     samples = whole.subset(torch.cat([torch.arange(number * each, (number + 1) * each) for number in numbers]))
-    paths = hex_paths(mark_leaves(key.secret, marks), numbers)
+    paths = hex_paths(derived.mark_leaves(key.secret, marks), numbers)
     opened = [
-        {"index": number, "seed": mark_seed(key.secret, number).hex(), "path": path}
+        {"index": number, "seed": derived.mark_seed(key.secret, number).hex(), "path": path}
         for number, path in zip(numbers, paths, strict=True)
     ]
-    shown = {"class_key": class_key(key.secret).hex(), "choice_key": choice_key(key.secret).hex(), "count": count}
+    shown = {**{name: value.hex() for name, value in _shown_keys(key).items()}, "count": count}
     rows = _rows(about, marks, opened, shown, each)
-    classes = key.codebook().classes[list(numbers)]
     true = None if samples.true is None else samples.true[:each]
-    questions = Questions(samples=samples.images, labels=classes, true=true)
+    questions = Questions(samples=samples.images, labels=key.codebook().classes[list(numbers)], true=true)
     held = samples.images if own_images else data.gather(torch.tensor(rows)).images.cpu()
     images = _entries(key, data, rows, held[: len(rows)], true)
     tensors = {"images": held} if rows else {}
@@ -124,7 +109,7 @@ def _entries(key: Key, data: Data, rows: Sequence[int], held: Tensor, true: Tens
     salts: Sequence[str | None] = [None] * len(rows)
     paths: Sequence[list[str]] = [[] for _ in rows]
     if key.bound is not None:
-        leaves = bound_leaves(key.secret, data if key.pool is None else key.pool)
+        leaves = derived.bound_leaves(key.secret, data if key.pool is None else key.pool)
         hidden = sample_salts(key.secret, len(leaves))
         salts, paths = [hidden[row].hex() for row in rows], hex_paths(leaves, rows)
     return [
@@ -133,34 +118,25 @@ def _entries(key: Key, data: Data, rows: Sequence[int], held: Tensor, true: Tens
     ]
 
 
-def check_statement(found: Mapping[str, Any], name: str) -> None:
-    """Refuse a statement whose codebook does not fit its key's settings; nothing in it is trusted."""
-    about, key = found["codebook"], found["key"]
-    if key.get("labels") != "codebook":
-        if about is not None:
-            raise DamagedFileError(f"{name} holds a codebook, but its key has none.")
+def check_statement(found: Mapping[str, Any], key: Key, name: str) -> None:
+    """Refuse a statement whose codebook does not fit ``key``, which has its key's settings; nothing is trusted."""
+    about = found["codebook"]
+    if key.labels != "codebook":
+        require(about is None, f"{name} holds a codebook, but its key has none.")
         return
-    if about is None:
-        raise DamagedFileError(f"{name} does not say what is committed of the codebook.")
+    require(about is not None, f"{name} does not say what is committed of the codebook.")
     fields_of(about, _FIELDS, f"{name}, codebook")
-    if key.get("version") != VERSIONS["codebook"]:
-        raise DamagedFileError(
-            f"{name} is of a codebook of version {key.get('version')!r:.20}, this package reads "
-            f"{VERSIONS['codebook']}. Use the version that made it."
-        )
-    made = settings_key(key, bytes(32))
-    marks, each, count = made.marks or 0, about["each"], about["count"]
-    if found["samples"] != marks:
-        raise DamagedFileError(f"{name} commits to {found['samples']} marks, but its key has {marks}.")
-    if about["carriers"] != _source(made) or (count is None) != (made.bound is None):
-        raise DamagedFileError(f"{name}: carriers of the codebook do not fit the kind of its key.")
-    if made.kind == "unrelated" and (made.bound is None) != (key.get("pool") is None):
-        raise DamagedFileError(f"{name}: the pool of the codebook is not bound, or there is none.")
-    if count is not None and (not 0 < count <= _MOST or (made.kind == "unrelated" and count % marks)):
-        raise DamagedFileError(f"{name}: {count} carriers, or images of a pool, do not fit {marks} marks.")
-    integers = marks**3 * each * math.log2(made.classes) / 8
-    if each < 1 or each * marks * math.prod(made.shape) > _MOST_BYTES or integers > _MOST_BYTES:
-        raise DamagedFileError(f"{name} commits to no carriers for a mark, or to too many: {each}.")
+    marks, each, count, unrelated = key.marks or 0, about["each"], about["count"], key.kind == "unrelated"
+    require(found["samples"] == marks, f"{name} commits to {found['samples']} marks, but its key has {marks}.")
+    fits = about["carriers"] == _source(key) and (count is None) == (key.bound is None)
+    require(fits, f"{name}: carriers of the codebook do not fit the kind of its key.")
+    bound = not unrelated or (key.bound is None) == (found["key"]["pool"] is None)
+    require(bound, f"{name}: the pool of the codebook is not bound, or there is none.")
+    counted = count is None or (0 < count <= _MOST and not (unrelated and count % marks))
+    require(counted, f"{name}: {count} carriers, or images of a pool, do not fit {marks} marks.")
+    integers = marks**3 * each * math.log2(key.classes) / 8
+    few = each > 0 and each * marks * math.prod(key.shape) <= _MOST_BYTES and integers <= _MOST_BYTES
+    require(few, f"{name} commits to no carriers for a mark, or to too many: {each}.")
 
 
 def _source(key: Key) -> str:
@@ -188,7 +164,7 @@ def _rows(
     """Return which carriers, or images of the pool, have to be shown."""
     count = shown["count"]
     if about["carriers"] != NO_CARRIERS:
-        found: list[int] = chosen_rows(Choices(bytes.fromhex(shown["choice_key"])), count, each).tolist()
+        found: list[int] = derived.chosen_rows(Choices(bytes.fromhex(shown["choice_key"])), count, each).tolist()
         return found
     if count is None:
         return []
@@ -216,10 +192,8 @@ def stamped(settings: Mapping[str, Any], seeds: Sequence[bytes], plain: Tensor |
 def check_form(claim: Mapping[str, Any]) -> None:
     """Refuse a claim whose parts that show a codebook are not of the known form."""
     shown = claim["codebook"]
-    if shown is None:
-        raise DamagedFileError("the claim does not show the codebook")
-    if claim["label_key"] is not None:
-        raise DamagedFileError("the claim shows a label key, but the committed key is a codebook")
+    require(shown is not None, "the claim does not show the codebook")
+    require(claim["label_key"] is None, "the claim shows a label key, but the committed key is a codebook")
     fields_of(shown, _SHOWN, "the codebook of the claim")
     for name, entries, kinds in (("mark", claim["opened"], _MARK), ("image", shown["images"], _IMAGE)):
         for entry in entries:
@@ -229,20 +203,30 @@ def check_form(claim: Mapping[str, Any]) -> None:
 def check_openings(stated: "Commitment", claim: Mapping[str, Any]) -> str:
     """Refuse an opened seed that does not lead to the committed root; say what was found."""
     for entry in claim["opened"]:
-        leaf = mark_leaf(entry["index"], bytes.fromhex(entry["seed"]))
-        if not leads_to(stated.root, leaf, entry["index"], stated.samples, entry["path"]):
-            raise DamagedFileError(f"the seed of mark {entry['index']} does not lead to the committed root")
+        leaf = derived.mark_leaf(entry["index"], bytes.fromhex(entry["seed"]))
+        found = leads_to(stated.root, leaf, entry["index"], stated.samples, entry["path"])
+        require(found, f"the seed of mark {entry['index']} does not lead to the committed root")
     return f"the seeds of {len(claim['opened'])} of {stated.samples} marks lead to the committed root"
 
 
-def check_classes(stated: "Commitment", claim: Mapping[str, Any]) -> Tensor:
+def check_labels(stated: "Commitment", claim: Mapping[str, Any]) -> str:
+    """Draw the classes of the opened marks again; say what was found."""
+    return f"the classes of {len(_classes(stated, claim))} marks drawn again by the committed class key"
+
+
+def _classes(stated: "Commitment", claim: Mapping[str, Any]) -> Tensor:
     """Return the classes (int64, (m,)) of the opened marks, drawn again by the committed class key."""
-    shown = bytes.fromhex(claim["codebook"]["class_key"])
-    if stated.codebook is None or hashlib.sha256(shown).hexdigest() != stated.codebook["class_key"]:
-        raise DamagedFileError("the class key is not the one that was committed to")
-    root = bytes.fromhex(stated.root + (stated.key["bound"] or ""))
-    drawn = drawn_classes(shown, root, classes=stated.key["classes"], marks=stated.samples)
+    shown, root = _shown_key("class", stated, claim), bytes.fromhex(stated.root + (stated.key["bound"] or ""))
+    drawn = derived.drawn_classes(shown, root, classes=stated.key["classes"], marks=stated.samples)
     return drawn[[entry["index"] for entry in claim["opened"]]]
+
+
+def _shown_key(name: str, stated: "Commitment", claim: Mapping[str, Any]) -> bytes:
+    """Return the class or choice key that a claim shows; refuse one that was not committed to."""
+    shown = bytes.fromhex(claim["codebook"][f"{name}_key"])
+    same = hashlib.sha256(shown).hexdigest() == (stated.codebook or {})[f"{name}_key"]
+    require(same, f"the {name} key is not the one that was committed to")
+    return shown
 
 
 def check_images(
@@ -253,14 +237,18 @@ def check_images(
     ``tensors`` are those of the bundle: ``images``, uint8 (n, C, H, W), or none; ``given`` are the checker's own
     carriers, if any.
     """
-    if not tensors.keys() <= {"images"}:
-        raise DamagedFileError("the images hold other tensors than images")
+    require(tensors.keys() <= {"images"}, "the images hold other tensors than images")
     about, shown, key, held = stated.codebook or {}, claim["codebook"], stated.key, tensors.get("images")
-    _check_choice(about, shown)
+    _shown_key("choice", stated, claim)
     entries, count = shown["images"], shown["count"]
+    if about["carriers"] == AUDITOR:
+        require(0 < (count or 0) <= _MOST, "the claim does not say how many carriers were brought")
+    else:
+        same = count == about["count"]
+        require(same, f"the commitment is to {about['count']} carriers, the claim speaks of {count}")
     each = _asked_each(about, stated.samples, count)
-    if [entry["row"] for entry in entries] != _rows(about, stated.samples, claim["opened"], shown, each):
-        raise DamagedFileError("the images shown are not those that the committed choice gives: picked, or left out")
+    chosen = [entry["row"] for entry in entries] == _rows(about, stated.samples, claim["opened"], shown, each)
+    require(chosen, "the images shown are not those that the committed choice gives: picked, or left out")
     _check_held(entries, held, key["shape"])
     for entry in entries:
         _check_entry(entry, about["carriers"], count, key)
@@ -271,52 +259,46 @@ def check_images(
             _compare(entries, count, given, key["classes"])
     if about["carriers"] != NO_CARRIERS or held is None:  # images of a pool are the samples themselves
         held = stamped(key, [bytes.fromhex(entry["seed"]) for entry in claim["opened"]], held, each)
-    return Questions(samples=held, labels=check_classes(stated, claim), true=true)
-
-
-def _check_choice(about: Mapping[str, Any], shown: Mapping[str, Any]) -> None:
-    """Refuse a choice key, or a number of carriers, that are not those committed to."""
-    count = shown["count"]
-    if hashlib.sha256(bytes.fromhex(shown["choice_key"])).hexdigest() != about["choice_key"]:
-        raise DamagedFileError("the choice key is not the one that was committed to")
-    if about["carriers"] == AUDITOR:
-        if count is None or not 0 < count <= _MOST:
-            raise DamagedFileError("the claim does not say how many carriers were brought")
-    elif count != about["count"]:
-        raise DamagedFileError(f"the commitment is to {about['count']} carriers, the claim speaks of {count}")
+    return Questions(samples=held, labels=_classes(stated, claim), true=true)
 
 
 def _check_entry(entry: Mapping[str, Any], source: str, count: int, key: Mapping[str, Any]) -> None:
     """Compare one shown image with the set that the classes are bound to; what an auditor brought is in none."""
     row, true, salt = entry["row"], entry["true"], entry["salt"]
-    if (true is None) != (source == NO_CARRIERS) or not 0 <= (true or 0) < key["classes"]:
-        raise DamagedFileError(f"the true class of carrier {row} is not a class")
+    known = (true is None) == (source == NO_CARRIERS) and 0 <= (true or 0) < key["classes"]
+    require(known, f"the true class of carrier {row} is not a class")
     if source == AUDITOR:
-        if salt is not None or entry["path"]:
-            raise DamagedFileError(f"carrier {row} was brought by the auditor, but comes with a salt or a path")
+        bare = salt is None and not entry["path"]
+        require(bare, f"carrier {row} was brought by the auditor, but comes with a salt or a path")
         return
     leaf = set_leaf(bytes.fromhex(salt or ""), entry["image"], true)
-    if not leads_to(key["bound"], leaf, row, count, entry["path"]):
-        raise DamagedFileError(f"carrier {row} is not one of those that the classes are bound to")
+    found = leads_to(key["bound"], leaf, row, count, entry["path"])
+    require(found, f"carrier {row} is not one of those that the classes are bound to")
 
 
 def _check_held(entries: Sequence[Mapping[str, Any]], held: Tensor | None, shape: Sequence[int]) -> None:
     if held is None:
-        if entries:
-            raise DamagedFileError("the images of the carriers are not in the bundle")
+        require(not entries, "the images of the carriers are not in the bundle")
         return
-    if held.dtype != torch.uint8 or list(held.shape) != [len(entries), *shape] or not entries:
-        raise DamagedFileError(f"the carriers are not {len(entries)} images of the committed shape")
+    whole = held.dtype == torch.uint8 and list(held.shape) == [len(entries), *shape] and bool(entries)
+    require(whole, f"the carriers are not {len(entries)} images of the committed shape")
     for entry, actual in zip(entries, image_digests(held), strict=True):
-        if entry["image"] != actual:
-            raise DamagedFileError(f"the image of carrier {entry['row']} is not the one of the claim")
+        require(entry["image"] == actual, f"the image of carrier {entry['row']} is not the one of the claim")
 
 
 def _compare(entries: Sequence[Mapping[str, Any]], count: int, given: Any, classes: int) -> None:
     data = as_data(given, classes=classes)
-    if len(data) != count:
-        raise DamagedFileError(f"the claim is on {count} carriers, but the images that you gave are {len(data)}")
+    same = len(data) == count
+    require(same, f"the claim is on {count} carriers, but the images that you gave are {len(data)}")
     own = data.gather(torch.tensor([entry["row"] for entry in entries]))
     for entry, image, true in zip(entries, image_digests(own.images.cpu()), own.labels.tolist(), strict=True):
-        if (entry["image"], entry["true"]) != (image, true):
-            raise DamagedFileError(f"carrier {entry['row']} is not the image, or not of the class, that you gave")
+        same = (entry["image"], entry["true"]) == (image, true)
+        require(same, f"carrier {entry['row']} is not the image, or not of the class, that you gave")
+
+
+def check_key(stated: "Commitment", key: Key, _carriers: Any) -> str:
+    """Derive all committed marks, and the two keys, from the key that is shown; say what was found."""
+    root = derived.marks_root(key.secret, stated.samples).hex()
+    same = _key_hashes(key).items() <= (stated.codebook or {}).items() and root == stated.root
+    require(same, "the key does not give the committed marks and classes")
+    return "all committed marks, classes and the choice of carriers are derived from the key"

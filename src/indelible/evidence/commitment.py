@@ -20,16 +20,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Self
 
-from indelible.base.errors import DamagedFileError, InputError
+from indelible.base.errors import InputError
 from indelible.base.files import write_bytes
 from indelible.base.merkle import tree_root
 from indelible.evidence import codebook
 from indelible.evidence import samples as one_mark
-from indelible.evidence.canonical import Hash, Kind, canonical, fields_of, parse
+from indelible.evidence.canonical import Hash, canonical, parse_document, require
 from indelible.evidence.decision import WITH_DECOYS, test_of
-from indelible.evidence.opening import challenge_seed, opened_indices
+from indelible.evidence.opening import challenge_seed, checked_settings, opened_indices
 from indelible.evidence.samples import decoy_secrets, decoys_digest, entries_of, keyed_statement
 from indelible.evidence.signing import Identity, is_signed
 from indelible.keys.codebook import mark_leaves
@@ -39,11 +40,10 @@ from indelible.verification.statistics.codebook import smallest_p_value
 STATEMENT, SIGNATURE, IDENTITY = "commitment.json", "commitment.sig", "identity.pem"
 _FORMAT = 3
 _MOST = 10_000_000  # a check of a foreign bundle ends in time
-_FIELDS: Mapping[str, Kind] = {
-    "format": int, "root": Hash, "samples": int, "claims": int, "opens": int, "purpose": str, "key": dict,
-    "key_digest": Hash, "test": str, "alpha": (float, int), "model": (str, type(None)), "owner": str,
-    "public_key": Hash, "created": str, "labels": (dict, type(None)), "codebook": (dict, type(None)),
-    "decoys": (Hash, type(None)),
+_FIELDS = {
+    "root": Hash, "samples": int, "claims": int, "opens": int, "purpose": str, "key": dict, "key_digest": Hash,
+    "test": str, "alpha": float | int, "model": str | None, "owner": str, "public_key": Hash, "created": str,
+    "labels": dict | None, "codebook": dict | None, "decoys": Hash | None,
 }  # fmt: skip
 
 
@@ -84,6 +84,11 @@ class Commitment:
         return "samples" if self.codebook is None else "marks"
 
     @property
+    def scheme(self) -> ModuleType:
+        """The module that checks what a claim shows of the samples, or of the codebook."""
+        return one_mark if self.codebook is None else codebook
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the statement."""
         return hashlib.sha256(self.content).hexdigest()
@@ -98,26 +103,19 @@ class Commitment:
     @classmethod
     def of(cls, content: bytes, signature: bytes) -> Self:
         """Read a statement and check its form and signature."""
-        found = parse(content, STATEMENT)
-        if found.get("format") != _FORMAT:
-            raise DamagedFileError(
-                f"{STATEMENT} has format {found.get('format')!r:.20}, this version reads {_FORMAT}. Use the version "
-                "that made it, or commit anew."
-            )
-        fields_of(found, _FIELDS, STATEMENT)
-        if not 0 < found["samples"] <= _MOST or not 0 < found["alpha"] < 1 or found["test"] != test_of(found["key"]):
-            raise DamagedFileError(
-                f"{STATEMENT} commits to no samples or too many, no level alpha, or an unknown test."
-            )
-        if found["claims"] < 1 or not 0 < found["opens"] <= found["samples"] // found["claims"]:
-            raise DamagedFileError(f"{STATEMENT}: its claims cannot open {found['opens']} samples each.")
+        found = parse_document(content, STATEMENT, _FORMAT, _FIELDS)
+        samples, opens, test = found["samples"], found["opens"], found["test"]
+        known = 0 < samples <= _MOST and 0 < found["alpha"] < 1 and test == test_of(found["key"])
+        require(known, f"{STATEMENT} commits to no samples or too many, no level alpha, or an unknown test.")
+        share = samples // found["claims"] if found["claims"] > 0 else 0
+        require(0 < opens <= share, f"{STATEMENT}: its claims cannot open {opens} samples each.")
         one_mark.check_statement(found, STATEMENT)
-        codebook.check_statement(found, STATEMENT)
-        if (found["decoys"] is not None) != (found["test"] in WITH_DECOYS):
-            raise DamagedFileError(f"{STATEMENT}: a test with decoys, and no other, takes the hash of their secrets.")
-        if not is_signed(found["public_key"], "commitment", content, signature):
-            raise DamagedFileError(f"{SIGNATURE} is not the signature of the statement by its public key.")
-        return cls(content=content, signature=signature, **{name: found[name] for name in _FIELDS if name != "format"})
+        codebook.check_statement(found, checked_settings(found["key"]), STATEMENT)
+        fits = (found["decoys"] is not None) == (test in WITH_DECOYS)
+        require(fits, f"{STATEMENT}: a test with decoys, and no other, takes the hash of their secrets.")
+        signed = is_signed(found["public_key"], "commitment", content, signature)
+        require(signed, f"{SIGNATURE} is not the signature of the statement by its public key.")
+        return cls(content=content, signature=signature, **{name: found[name] for name in _FIELDS})
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -134,15 +132,14 @@ class Commitment:
 def commit(
     key: Key, carriers: Any, folder: str | Path, *, identity: Identity | None = None, alpha: float = 1e-6,
     samples: int | None = None, claims: int = 1, opens: int | None = None, model: str | None = None, owner: str = "",
-    purpose: str = "verify",
 ) -> Commitment:  # fmt: skip
     """Commit to a key's samples and write the commitment into ``folder``.
 
     Args:
         key: The owner's key.
-        carriers: Images that marks are drawn on: a test set. The same ones are needed for a claim. A codebook takes the
-            images that its classes are bound to; if they are bound to none, an auditor brings the carriers to a claim,
-            and these are not looked at.
+        carriers: Images that marks are drawn on: a test set; with keyed labels, the owner's images that were embedded
+            in. The same ones are needed for a claim. A codebook takes the images that its classes are bound to; if they
+            are bound to none, an auditor brings the carriers to a claim, and these are not looked at.
         folder: Where the commitment goes; one that is there is not overwritten.
         identity: The signing key; by default a new one is made and kept in the folder.
         alpha: Level of a claim; several claims share it.
@@ -154,18 +151,26 @@ def commit(
             whoever may stop when it suits him can get any verdict.
         model: Digest of the protected model, for the record.
         owner: Who commits: a name for people, which nobody checks.
-        purpose: ``"verify"`` for fresh samples on a test set; ``"embed"`` for those that were embedded, on the owner's
-            images, which a key with keyed labels takes.
     """
     place = Path(folder)
     if (place / STATEMENT).exists():
         raise InputError(f"{place} holds a commitment already. Choose another folder.")
-    _check_wanted(key, samples, alpha, purpose)
+    if key.fingerprint is not None:
+        raise InputError(
+            "a fingerprint is forgeable, and a date does not change that: anyone who optimises queries today can claim "
+            "models that appear tomorrow. Commit to a key that a watermark was embedded with."
+        )
+    if key.labels == "keyed" and samples not in {None, key.count}:
+        raise InputError(
+            f"keyed labels belong to the whole set of {key.count} embedded samples, got samples={samples}."
+        )
+    if not 0.0 < alpha < 1.0:
+        raise InputError(f"alpha must lie between 0 and 1, got {alpha}. Use 1e-6 for a strong claim.")
     labels, book = None, None
     if key.labels == "codebook":
         book, leaves = codebook.codebook_statement(key, carriers, samples), mark_leaves(key.secret, key.marks or 0)
     else:
-        entries = entries_of(key, carriers, samples=samples, purpose=purpose)
+        entries = entries_of(key, carriers, samples=samples)
         labels, leaves = keyed_statement(key, entries), list(entries.leaves)
     count, test = len(leaves), test_of(key.public())
     share = count // claims if claims > 0 else 0
@@ -183,10 +188,9 @@ def commit(
         Identity.create().save(place / IDENTITY)
     signer = identity or Identity.load(place / IDENTITY)
     statement = {
-        "format": _FORMAT, "root": tree_root(leaves).hex(), "samples": count, "claims": claims,
-        "opens": wanted, "purpose": purpose,
-        "key": dict(key.public()), "key_digest": key.digest, "test": test, "alpha": alpha,
-        "model": model, "owner": owner, "public_key": signer.public,
+        "format": _FORMAT, "root": tree_root(leaves).hex(), "samples": count, "claims": claims, "opens": wanted,
+        "purpose": "embed" if key.labels == "keyed" else "verify", "key": dict(key.public()), "key_digest": key.digest,
+        "test": test, "alpha": alpha, "model": model, "owner": owner, "public_key": signer.public,
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "labels": labels, "codebook": book,
         "decoys": decoys_digest(decoy_secrets(key, test)),
     }  # fmt: skip
@@ -195,23 +199,3 @@ def commit(
     write_bytes(place / SIGNATURE, made.signature)
     write_bytes(place / STATEMENT, made.content)
     return made
-
-
-def _check_wanted(key: Key, samples: int | None, alpha: float, purpose: str) -> None:
-    """Refuse what cannot be committed to."""
-    if key.fingerprint is not None:
-        raise InputError(
-            "a fingerprint is forgeable, and a date does not change that: anyone who optimises queries today can claim "
-            "models that appear tomorrow. Commit to a key that a watermark was embedded with."
-        )
-    if (key.labels == "keyed") != (purpose == "embed"):
-        raise InputError(
-            f"a key with {key.labels} labels is asked {'embedded' if key.labels == 'keyed' else 'fresh'} samples, but "
-            f"the purpose is {purpose!r}."
-        )
-    if key.labels == "keyed" and samples not in {None, key.count}:
-        raise InputError(
-            f"keyed labels belong to the whole set of {key.count} embedded samples, got samples={samples}."
-        )
-    if not 0.0 < alpha < 1.0:
-        raise InputError(f"alpha must lie between 0 and 1, got {alpha}. Use 1e-6 for a strong claim.")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from indelible.base.errors import InputError
 from indelible.evidence.opening import Questions
 from indelible.verification.procedures import MISS_SHARE, codebook_finding
 from indelible.verification.statistics.codebook import answer_counts
@@ -42,7 +41,7 @@ def test_of(key: Mapping[str, Any]) -> str:
 def judge(stated: "Commitment", questions: Questions, ask: Callable[[Tensor], Tensor]) -> dict[str, Any]:
     """Ask (or look up) every question and return the verdict as JSON values."""
     given, true, level = ask(questions.samples), questions.true, stated.alpha / stated.claims
-    classes, literal = int(stated.key["classes"]), stated.key.get("scheme") == "paper"
+    classes, literal = int(stated.key["classes"]), stated.key["scheme"] == "paper"
     if stated.codebook is not None:
         answers, binding = given.reshape(len(questions.labels), -1), _BINDING[stated.codebook["carriers"]]
         return decide_codebook(answers, true, questions.labels, alpha=level, classes=classes, binding=binding)
@@ -52,41 +51,35 @@ def judge(stated: "Commitment", questions: Questions, ask: Callable[[Tensor], Te
         asked = [questions.plain, *(one.images for one in questions.decoys)]
         before, *others = [ask(images) != true for images in asked]
         return decide_paired(before, given != true, others, alpha=level, literal=literal)
-    with_truth = stated.key.get("kind") != "unrelated"
-    hits = int((given == questions.labels).sum())
     decoys = [(int(one.hits(ask(one.images)).sum()), len(one)) for one in questions.decoys]
-    return decide(
-        stated.test, hits, len(questions.labels), decoys, alpha=level, classes=classes, with_truth=with_truth,
-        free=int((given != true).sum()) if with_truth else None, literal=literal,
-    )  # fmt: skip
+    free = None if stated.key["kind"] == "unrelated" else int((given != true).sum())
+    hits = int((given == questions.labels).sum())
+    return decide(hits, len(given), decoys, alpha=level, classes=classes, free=free, literal=literal)
 
 
 def decide(
-    test: str, hits: int, trials: int, decoys: Sequence[tuple[int, int]], *, alpha: float, classes: int,
-    free: int | None = None, with_truth: bool = True, literal: bool = False,
+    hits: int, trials: int, decoys: Sequence[tuple[int, int]], *, alpha: float, classes: int, free: int | None = None,
+    literal: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the verdict of :data:`TEST` or :data:`KEYED` as JSON values.
+    """Return the verdict of :data:`TEST` with the (hits, trials) of each decoy key, without any of :data:`KEYED`.
 
-    ``decoys`` are the (hits, trials) of each decoy key. Keyed labels: ``free`` samples were not answered with their
-    true class, the others could not hit; ``with_truth`` if they have one. ``literal``: the marks are the paper's public
-    ones.
+    ``free`` samples were not answered with their true class, the others could not hit a keyed label; None if they have
+    no true class. ``literal``: the marks are the paper's public ones.
     """
-    decoy_rate: float | None = None
-    if test == KEYED:
+    decoy_rate = max((found / asked for found, asked in decoys), default=None)
+    if decoys:
+        p_value, null_rate = bounded_binomial(hits, trials, decoys, alpha * MISS_SHARE)
+    else:
+        with_truth = free is not None
         null_rate = keyed_rate(classes, with_truth=with_truth)
         p_value = keyed_p_value(hits, trials if free is None else free, classes, with_truth=with_truth)
-    elif test == TEST:
-        p_value, null_rate = bounded_binomial(hits, trials, decoys, alpha * MISS_SHARE)
-        decoy_rate = max(found / asked for found, asked in decoys)
-    else:
-        raise InputError(f"unknown test {test!r:.80}: expected {TEST!r} or {KEYED!r}.")
     found = (
         f"{hits} of {trials} opened samples were answered with their committed labels; a model that never saw the key "
         f"does that with probability at most {p_value:.1e} (chance of a hit at most {null_rate:.3f})."
     )
     return _verdict(
-        test, alpha, p_value, hits, trials, trials + sum(asked for _, asked in decoys), found + _LITERAL * literal,
-        null_rate=null_rate, decoy_rate=decoy_rate,
+        TEST if decoys else KEYED, alpha, p_value, hits, trials, trials + sum(asked for _, asked in decoys),
+        found + _LITERAL * literal, null_rate=null_rate, decoy_rate=decoy_rate,
     )  # fmt: skip
 
 

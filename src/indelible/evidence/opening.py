@@ -22,10 +22,12 @@ from torch import Tensor
 
 from indelible.base.errors import DamagedFileError, IndelibleError, InputError
 from indelible.base.merkle import audit_paths, root_from_path
+from indelible.evidence.canonical import require
 from indelible.keys.derive import Choices
 from indelible.keys.key import Key, WatermarkSamples
 
 _LONGEST = 1000
+_MOST_CLASSES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,3 +89,17 @@ def settings_key(public: Mapping[str, Any], secret: bytes) -> Key:
         return Key.of(public, secret, scheme="derived")
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, IndelibleError) as error:
         raise DamagedFileError(f"the commitment's settings of the key cannot be used ({error!s:.120}).") from error
+
+
+def checked_settings(public: Mapping[str, Any]) -> Key:
+    """Return a key with the settings of a commitment, without its secret; refuse settings that no key has.
+
+    Samples with keyed labels are shown as they are: what kind of mark they carry need not be known here.
+    """
+    made = settings_key({**public, "kind": "plain"} if public.get("labels") == "keyed" else public, bytes(32))
+    again = {**made.public(), **{name: public.get(name) for name in ("scheme", "kind", "pool")}}
+    odd = sorted((again.keys() ^ public.keys()) | {name for name in public if again.get(name) != public[name]})
+    given = ", ".join(f"{name} {public.get(name)!r:.20}" for name in odd)
+    require(not odd, f"the commitment's settings of the key cannot be used by this version: {given:.120}.")
+    require(made.classes <= _MOST_CLASSES, f"the commitment is of a key of {made.classes} classes, which are too many.")
+    return made

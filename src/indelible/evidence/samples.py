@@ -22,12 +22,11 @@ import torch
 from torch import Tensor
 
 from indelible.base.checks import is_hash
-from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.merkle import leaf_hash, tree_root
 from indelible.data.convert import as_data
 from indelible.data.digests import image_digests
 from indelible.data.images import ImageData
-from indelible.evidence.canonical import Hash, Kind, canonical, fields_of
+from indelible.evidence.canonical import Hash, canonical, fields_of, require
 from indelible.evidence.decision import KEYED, PAIRED, WITH_DECOYS
 from indelible.evidence.opening import Questions, hex_paths, leads_to, settings_key
 from indelible.keys.key import Key, WatermarkSamples
@@ -37,8 +36,7 @@ from indelible.verification.suspect_queries import DECOY_SAMPLES, DECOYS
 if TYPE_CHECKING:
     from indelible.evidence.commitment import Commitment
 
-_MOST_CLASSES = 1 << 20
-_ENTRY: Mapping[str, Kind] = {
+_ENTRY = {
     "index": int, "salt": Hash, "image": Hash, "label": int, "carrier": Hash, "true": int, "path": list[Hash],
     "set_path": list[Hash],
 }  # fmt: skip
@@ -59,12 +57,10 @@ class Entries:
     set_leaves: Sequence[bytes] | None
 
 
-def entries_of(key: Key, carriers: Any, *, samples: int | None, purpose: str = "verify") -> Entries:
+def entries_of(key: Key, carriers: Any, *, samples: int | None) -> Entries:
     """Return the samples of a key on ``carriers`` as the entries of a commitment."""
-    if purpose not in {"verify", "embed"}:
-        raise InputError(f"samples are of the purpose verify or embed, got {purpose!r}.")
-    data = as_data(carriers, classes=key.classes)
-    drawn = key.samples(data, purpose=purpose, count=samples)  # type: ignore[arg-type]  # checked above
+    data, keyed = as_data(carriers, classes=key.classes), key.labels == "keyed"
+    drawn = key.samples(data, purpose="embed" if keyed else "verify", count=samples)
     plain = data.gather(drawn.carriers)
     plain = ImageData(plain.images.cpu(), plain.labels.cpu(), plain.classes, plain.name)
     names = image_digests(drawn.images)
@@ -78,7 +74,7 @@ def entries_of(key: Key, carriers: Any, *, samples: int | None, purpose: str = "
     return Entries(
         samples=drawn, carriers=plain, documents=documents,
         leaves=[leaf_hash(canonical(document)) for document in documents],
-        set_leaves=set_leaves(key.secret, names, drawn.true) if key.labels == "keyed" else None,
+        set_leaves=set_leaves(key.secret, names, drawn.true) if keyed else None,
     )  # fmt: skip
 
 
@@ -92,18 +88,16 @@ def keyed_statement(key: Key, entries: Entries) -> dict[str, str] | None:
 
 def check_statement(found: Mapping[str, Any], name: str) -> None:
     """Refuse a statement whose labels are not those of its key's settings."""
-    labels, keyed = found["labels"], found["key"].get("labels") == "keyed"
-    if found["purpose"] != ("embed" if keyed else "verify"):
-        raise DamagedFileError(
-            f"{name}: samples of a {found['key'].get('labels', 'fixed')!s:.20} key have another purpose."
-        )
-    if not keyed and labels is not None:
-        raise DamagedFileError(f"{name} holds labels that were drawn, but its key has no keyed labels.")
-    if keyed:
-        hashes = f"{name}: keyed labels take two hashes, of their set and of the label key; the object"
-        fields_of(labels or {}, {"set": Hash, "key": Hash}, hashes)
-        if found["samples"] != found["key"].get("count"):
-            raise DamagedFileError(f"{name} commits to a part of a keyed set only: labels belong to the whole.")
+    labels, own = found["labels"], found["key"].get("labels", "fixed")
+    purpose = "embed" if own == "keyed" else "verify"
+    require(found["purpose"] == purpose, f"{name}: samples of a {own!s:.20} key have another purpose.")
+    if own != "keyed":
+        require(labels is None, f"{name} holds labels that were drawn, but its key has no keyed labels.")
+        return
+    hashes = f"{name}: keyed labels take two hashes, of their set and of the label key; the object"
+    fields_of(labels or {}, {"set": Hash, "key": Hash}, hashes)
+    whole = found["samples"] == found["key"]["count"]
+    require(whole, f"{name} commits to a part of a keyed set only: labels belong to the whole.")
 
 
 def decoy_secrets(key: Key, test: str) -> list[bytes] | None:
@@ -139,7 +133,7 @@ def _questions(
     stated: "Commitment", secrets: Sequence[bytes], samples: Tensor, labels: Tensor, carriers: ImageData
 ) -> Questions:
     """Return what is asked: samples, and those of every decoy key on their carriers."""
-    true, target, paired = carriers.labels, stated.key.get("target"), stated.test == PAIRED
+    true, target, paired = carriers.labels, stated.key["target"], stated.test == PAIRED
     keys = [settings_key(stated.key, secret) for secret in secrets]
     if paired:  # decoys on all carriers, in their order: each is held against the same carrier without a mark
         rows = torch.arange(len(carriers))
@@ -154,8 +148,7 @@ def _questions(
 
 def check_form(claim: Mapping[str, Any]) -> None:
     """Refuse opened samples that are not of the known form."""
-    if claim["codebook"] is not None:
-        raise DamagedFileError("the claim shows a codebook, but the committed key has none")
+    require(claim["codebook"] is None, "the claim shows a codebook, but the committed key has none")
     for entry in claim["opened"]:
         fields_of(entry, _ENTRY, "an opened sample")
 
@@ -164,79 +157,82 @@ def check_openings(stated: "Commitment", claim: Mapping[str, Any]) -> str:
     """Refuse decoys, or an opened sample, that are not those committed to; say what was found."""
     shown, opened = claim["decoys"], claim["opened"]
     if shown is not None:
-        if len(shown) != DECOYS or not all(map(is_hash, shown)):
-            raise DamagedFileError(f"the claim does not show {DECOYS} secrets of decoys, 64 hexadecimal digits each")
-        if decoys_digest([bytes.fromhex(one) for one in shown]) != stated.decoys:
-            raise DamagedFileError("the decoys are not those that were committed to")
+        whole = len(shown) == DECOYS and all(map(is_hash, shown))
+        require(whole, f"the claim does not show {DECOYS} secrets of decoys, 64 hexadecimal digits each")
+        digest = decoys_digest([bytes.fromhex(one) for one in shown])
+        require(digest == stated.decoys, "the decoys are not those that were committed to")
     for entry in opened:
         leaf = leaf_hash(canonical({name: entry[name] for name in ("salt", "image", "label", "carrier", "true")}))
-        if not leads_to(stated.root, leaf, entry["index"], stated.samples, entry["path"]):
-            raise DamagedFileError(f"sample {entry['index']} does not lead to the committed root")
+        found = leads_to(stated.root, leaf, entry["index"], stated.samples, entry["path"])
+        require(found, f"sample {entry['index']} does not lead to the committed root")
     return f"{len(opened)} of {stated.samples} lead to the committed root"
 
 
 def check_labels(stated: "Commitment", claim: Mapping[str, Any]) -> str:
-    """Draw the labels of the opened samples again, or compare them with the target; say what was found."""
-    classes, opened, target = stated.key.get("classes"), claim["opened"], stated.key.get("target")
-    if type(classes) is not int or not 2 + (stated.test == KEYED) <= classes <= _MOST_CLASSES:
-        raise DamagedFileError("the commitment does not say how many classes there are")
+    """Compare the labels of the opened samples with those that the committed key gives them; say what was found."""
+    opened, classes, target = claim["opened"], stated.key["classes"], stated.key["target"]
     for entry in opened:
-        if not (0 <= entry["label"] < classes and 0 <= entry["true"] < classes):
-            raise DamagedFileError(f"the label or the true class of sample {entry['index']} is not a class")
+        known = all(0 <= entry[name] < classes for name in ("label", "true"))
+        require(known, f"the label or the true class of sample {entry['index']} is not a class")
     if stated.test == KEYED:
-        return _check_keyed(stated, claim, classes)
-    if claim["label_key"] is not None or any(entry["set_path"] for entry in opened):
-        raise DamagedFileError("the claim shows a label key, but the committed key has no keyed labels")
-    paired = stated.test == PAIRED
-    for entry in opened:
-        number, label, true = entry["index"], entry["label"], entry["true"]
-        if label != (true if paired else target):
-            what = f"its carrier's class {true}" if paired else f"the target {target}"
-            raise DamagedFileError(f"the label of sample {number} is {label}, not {what}")
-        if not paired and true == target:
-            raise DamagedFileError(f"the carrier of sample {number} is of the target class already")
-    return "all are the carriers' own classes, which a hit is not" if paired else f"all are the target, class {target}"
+        wanted, what = _drawn_labels(stated, claim), "but the label key draws"
+        says = f"{len(opened)} labels drawn again by the committed label key"
+    else:
+        shown = claim["label_key"] is not None or any(entry["set_path"] for entry in opened)
+        require(not shown, "the claim shows a label key, but the committed key has no keyed labels")
+        wanted, what, says = [target] * len(opened), "not the target", f"all are the target, class {target}"
+    if stated.test == PAIRED:
+        wanted, what = [entry["true"] for entry in opened], "not its carrier's class"
+        says = "all are the carriers' own classes, which a hit is not"
+    for entry, label in zip(opened, wanted, strict=True):
+        number, given = entry["index"], entry["label"]
+        require(given == label, f"the label of sample {number} is {given}, {what} {label}")
+        require(entry["true"] != target, f"the carrier of sample {number} is of the target class already")
+    return says
 
 
-def _check_keyed(stated: "Commitment", claim: Mapping[str, Any], classes: int) -> str:
-    shown, committed, opened = claim["label_key"], stated.labels, claim["opened"]
-    if committed is None or not is_hash(shown):
-        raise DamagedFileError("the claim does not show the label key: 64 hexadecimal digits")
+def _drawn_labels(stated: "Commitment", claim: Mapping[str, Any]) -> list[int]:
+    """Return the labels that the committed label key draws for the opened samples of the committed set."""
+    shown, committed, opened = claim["label_key"], stated.labels or {}, claim["opened"]
+    require(is_hash(shown), "the claim does not show the label key: 64 hexadecimal digits")
     key = bytes.fromhex(shown)
-    if hashlib.sha256(key).hexdigest() != committed["key"]:
-        raise DamagedFileError("the label key is not the one that was committed to")
-    with_truth = stated.key.get("kind") != "unrelated"
+    same = hashlib.sha256(key).hexdigest() == committed["key"]
+    require(same, "the label key is not the one that was committed to")
+    with_truth = stated.key["kind"] != "unrelated"
     for entry in opened:
         leaf = set_leaf(bytes.fromhex(entry["salt"]), entry["image"], entry["true"] if with_truth else None)
-        if not leads_to(committed["set"], leaf, entry["index"], stated.samples, entry["set_path"]):
-            raise DamagedFileError(f"sample {entry['index']} does not belong to the set that labels were drawn for")
+        found = leads_to(committed["set"], leaf, entry["index"], stated.samples, entry["set_path"])
+        require(found, f"sample {entry['index']} does not belong to the set that labels were drawn for")
     rows = torch.tensor([entry["index"] for entry in opened])
     true = torch.tensor([entry["true"] for entry in opened]) if with_truth else None
-    root = bytes.fromhex(committed["set"])
-    labels = drawn_labels(key, root, rows, true, classes=classes, count=stated.samples)
-    for entry, label in zip(opened, labels.tolist(), strict=True):
-        if entry["label"] != label:
-            raise DamagedFileError(
-                f"the label of sample {entry['index']} is {entry['label']}, but the label key draws {label}"
-            )
-    return f"{len(opened)} labels drawn again by the committed label key"
+    root, classes = bytes.fromhex(committed["set"]), stated.key["classes"]
+    labels: list[int] = drawn_labels(key, root, rows, true, classes=classes, count=stated.samples).tolist()
+    return labels
 
 
-def check_images(stated: "Commitment", claim: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Questions:
+def check_images(
+    stated: "Commitment", claim: Mapping[str, Any], tensors: Mapping[str, Tensor], _given: Any = None
+) -> Questions:
     """Compare samples and carriers with the committed digests; return what had to be asked."""
-    opened, shape = claim["opened"], stated.key.get("shape")
-    if tensors.keys() != {"samples", "carriers"}:
-        raise DamagedFileError("the images hold other tensors than samples and carriers")
-    if not isinstance(shape, list):
-        raise DamagedFileError("the commitment does not say the shape of its images")
+    opened, shape = claim["opened"], stated.key["shape"]
+    require(tensors.keys() == {"samples", "carriers"}, "the images hold other tensors than samples and carriers")
     for name, digest in (("samples", "image"), ("carriers", "carrier")):
         found = tensors[name]
-        if found.dtype != torch.uint8 or list(found.shape) != [len(opened), *shape]:
-            raise DamagedFileError(f"the {name} are not {len(opened)} images of the committed shape")
+        whole = found.dtype == torch.uint8 and list(found.shape) == [len(opened), *shape]
+        require(whole, f"the {name} are not {len(opened)} images of the committed shape")
         for entry, actual in zip(opened, image_digests(found), strict=True):
-            if entry[digest] != actual:
-                raise DamagedFileError(f"the image of sample {entry['index']} ({name}) is not the committed one")
+            same = entry[digest] == actual
+            require(same, f"the image of sample {entry['index']} ({name}) is not the committed one")
     true, labels = (torch.tensor([entry[name] for entry in opened]) for name in ("true", "label"))
     carriers = ImageData(tensors["carriers"], true, tuple(map(str, range(stated.key["classes"]))), "carriers")
     secrets = [bytes.fromhex(one) for one in claim["decoys"] or ()]
     return _questions(stated, secrets, tensors["samples"], labels, carriers)
+
+
+def check_key(stated: "Commitment", key: Key, carriers: Any) -> str:
+    """Derive all committed samples from the key that is shown; say what was found."""
+    same = decoys_digest(decoy_secrets(key, stated.test)) == stated.decoys
+    require(same, "the decoys are not those of the key")
+    root = tree_root(entries_of(key, carriers, samples=stated.samples).leaves).hex()
+    require(root == stated.root, "the key does not give the committed samples on these carriers")
+    return "all committed samples are derived from the key"
