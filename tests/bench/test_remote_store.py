@@ -47,8 +47,8 @@ def test_a_lost_cell_goes_on_from_its_last_copy(tmp_path: Path) -> None:
         (folder / "history.jsonl").write_text('{"epoch": 1}\n{"epoch": 2}\n')
         raise RuntimeError("broken")
     second = RemoteStore(place, scratch=tmp_path / "two")
-    assert second.last_row("cell") == {"epoch": 2}
     with second.working("cell") as folder:
+        assert second.last_row("cell") == {"epoch": 2}
         assert (folder / "checkpoint.safetensors").read_text() == "half way"
         assert (folder / "key" / "key.json").read_text() == "{}"
         (folder / "checkpoint.safetensors").unlink()

@@ -13,7 +13,7 @@ An interrupted suite is continued: finished attacks are kept, but only if model,
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from indelible.attacks import ATTACKS
 from indelible.attacks.base import PROTOCOLS
 from indelible.base.checks import setting_names
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.base.records import plain
+from indelible.base.records import JsonFields
 from indelible.base.seeding import generator
 from indelible.bench.locks import working_on
 from indelible.bench.make_run_folder import HELD_OUT, attack_into, judge
@@ -50,7 +50,7 @@ class AttackRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackSuite:
+class AttackSuite(JsonFields):
     """All attacks on one model."""
 
     before: float  # accuracy of the stolen model on the images that were kept back
@@ -63,11 +63,6 @@ class AttackSuite:
     def folders(self) -> list[Path]:
         """Run folders of the attacks that were run."""
         return [Path(row.folder) for row in self.rows if row.folder is not None]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the suite as plain JSON values."""
-        found: dict[str, Any] = plain(asdict(self))
-        return found
 
 
 @dataclass(frozen=True)
@@ -117,37 +112,33 @@ def attack_all(
     names = [ATTACKS[name].name for name in (ATTACKS if methods is None else methods)]
     given, held = held_back(victim.images()[1], seed)
     digest, before = given.digest(), accuracy(victim.model(), held, normalize=victim.normalize())
-    rows, left_out = [], []
-    for name in names:
+    left_out = [name for name in names if protocol not in ATTACKS[name].build.protocols]
+    rows = []
+    for name in (name for name in names if name not in left_out):
         build = ATTACKS[name].build
-        if protocol not in build.protocols:
-            left_out.append(name)
-            continue
         common = {"protocol": protocol, **({"ba_drop": ba_drop} if "ba_drop" in setting_names(build) else {})}
         own = {**build.defaults(scale), **common, **(settings or {}).get(name, {})}
         folder = attack_folder(victim.folder if out is None else Path(out), name, protocol, scale)
-        try:
-            if Run.finished(folder):
-                done = Run.load(folder)
-                check_kept(done, victim, build.of(own).to_json(), digest)
-            else:
+        if Run.finished(folder):
+            done = Run.load(folder)
+            check_kept(done, victim, build.of(own).to_json(), digest)
+        else:
+            try:
                 with working_on(folder):
                     done = attack_into(
                         folder, victim, name, scale=scale, seed=seed, device=device, curve_images=curve_images,
                         images=given, held_out=held, judged=judged, **own,
                     )  # fmt: skip
-        except _KeptError:
-            raise
-        except InputError as error:
-            # What one attack cannot handle must not cost the others; it is told at the end.
-            rows.append(AttackRow(attack=name, refused=" ".join(str(error).split())))
-            continue
+            except InputError as error:
+                # What one attack cannot handle must not cost the others; it is told at the end.
+                rows.append(AttackRow(attack=name, refused=" ".join(str(error).split())))
+                continue
         if judged and done.verdict() is None:  # interrupted between the attack and the look at it
             judge(done)
         after = float(done.record.metrics[HELD_OUT]["after"])
         within = after >= before - ba_drop - _ROUNDING
-        row = AttackRow(attack=name, folder=str(folder), accuracy=after, within=within)
-        rows.append(replace(row, images=done.record.images, seconds=done.record.seconds))
+        cost = {"images": done.record.images, "seconds": done.record.seconds}
+        rows.append(AttackRow(attack=name, folder=str(folder), accuracy=after, within=within, **cost))
     return AttackSuite(
         before=before, held_out=len(held), ba_drop=ba_drop, rows=tuple(rows), left_out=tuple(left_out)
     )  # fmt: skip
@@ -174,7 +165,7 @@ def check_kept(done: Run, victim: Run, settings: Mapping[str, Any], digest: str)
     record = done.record
     same = record.settings.get("method") == settings and record.inputs.get("data_digest") == digest
     if not same or done.parent is None or done.parent.resolve() != victim.folder.resolve():
-        raise _KeptError(
+        raise InputError(
             f"{done.folder} holds a finished run of other settings or of another model, or one that was given other "
             "images. Choose other folders with --out, or delete it."
         )
@@ -212,7 +203,3 @@ def _cost(after: Measurement, before: Measurement | None) -> float | None:
     if before is None or before.ba is None or after.ba is None:
         return None
     return before.ba - after.ba
-
-
-class _KeptError(InputError):
-    """A folder that must not be taken for a part of this suite."""

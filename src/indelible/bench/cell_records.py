@@ -27,7 +27,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from indelible.attacks import ATTACKS
 from indelible.base.errors import IndelibleError
 from indelible.bench.cells import BenchCell
 from indelible.bench.make_run_folder import attack_into, embed_into, judge
@@ -36,7 +35,6 @@ from indelible.bench.reported import reported
 from indelible.bench.store import Store
 from indelible.data.catalog import load
 from indelible.data.images import Shape
-from indelible.embedding import EMBEDDINGS
 from indelible.keys.key import Key
 from indelible.train.run_folder import Run
 from indelible.train.settings import TrainSettings
@@ -79,33 +77,26 @@ def do_cell(store: Store, cell: BenchCell, *, device: str = "auto", more: Mappin
 
 def _do(store: Store, cell: BenchCell, device: str, more: Mapping[str, Any]) -> None:
     with store.working(cell.digest) as folder:
-        if Run.finished(folder):
-            run = Run.load(folder)
-        elif cell.needs is None:
-            run = _embed(cell, folder, device)
-        else:
-            settings, victim = cell.settings, Run.load(store.reading(cell.needs))
-            attack = ATTACKS[settings["attack"]].build.of(settings["attack_settings"])
-            images = settings["curve_images"]
-            run = attack_into(folder, victim, attack, seed=cell.seed, device=device, curve_images=images)
+        if not Run.finished(folder):
+            victim = None if cell.needs is None else Run.load(store.reading(cell.needs))
+            _make(folder, cell, victim, device)
+        run = Run.load(folder)
         if run.verdict() is None:  # also when it was interrupted between the run and the look at it
             judge(run)
         record = _record(cell, run, more)
     store.keep_record(record)
 
 
-def _embed(cell: BenchCell, folder: Path, device: str) -> Run:
-    settings = cell.settings
-    how = TrainSettings.from_json(settings["train"])
-    run = embed_into(
-        folder, data=settings["data"], network=settings["architecture"],
-        key=partial(_key, settings["key"], cell.seed), attacker=settings["attacker"], seed=cell.seed,
-        method=EMBEDDINGS[settings["method"]].build.of(settings["method_settings"]),
-        train=how, normalize=how.normalize, device=device,
+def _make(folder: Path, cell: BenchCell, victim: Run | None, device: str) -> None:
+    settings, how = cell.settings, {"method": cell.built(), "seed": cell.seed, "device": device}
+    if victim is not None:
+        attack_into(folder, victim, curve_images=settings["curve_images"], **how)
+        return
+    train = TrainSettings.from_json(settings["train"])
+    embed_into(
+        folder, data=settings["data"], network=settings["architecture"], key=partial(_key, settings["key"], cell.seed),
+        attacker=settings["attacker"], train=train, normalize=train.normalize, **how,
     )  # fmt: skip
-    if run is None:
-        raise RuntimeError("a cell runs in one process")
-    return run
 
 
 def _key(settings: Mapping[str, Any], seed: int, classes: int, shape: Shape) -> Key:
@@ -149,7 +140,7 @@ def extra_fields(preset: BenchPreset, cell: BenchCell) -> dict[str, Any]:
     if preset.reported is not None:
         known = reported(preset.reported, cell.kind, cell.method, cell.attack)
     command = f"indelible bench run {shlex.quote(preset.name)} --only {shlex.quote(cell.name)}"
-    return {"preset": preset.name, **_described(preset), "reported": known, "command": command}
+    return {"preset": preset.name, **preset.described, "reported": known, "command": command}
 
 
 def collect_results(preset: BenchPreset, cells: Sequence[BenchCell] | None, store: Store) -> dict[str, Any]:
@@ -167,7 +158,7 @@ def collect_results(preset: BenchPreset, cells: Sequence[BenchCell] | None, stor
             for cell in cells
             if (record := store.record(cell.digest)) is not None
         ]
-    once = _described(preset)
+    once = preset.described
     axes: dict[str, list[str | None]] = {
         "architecture": list(preset.architectures), "kind": [variant.label for variant in preset.kinds],
         "method": [variant.label for variant in preset.methods], "attack": [None, *once["attacks"]],
@@ -184,7 +175,3 @@ def collect_results(preset: BenchPreset, cells: Sequence[BenchCell] | None, stor
             {name: value for name, value in entry.items() if name not in once} for entry in sorted(found, key=place)
         ],
     }  # fmt: skip
-
-
-def _described(preset: BenchPreset) -> dict[str, Any]:
-    return {"title": preset.title, "attacks": [variant.label for variant in preset.attacks]}

@@ -7,8 +7,8 @@ once, whether a main table or an ablation asks for it. How often a run is looked
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import product
@@ -17,7 +17,7 @@ from typing import Any, Literal
 from indelible.attacks import ATTACKS
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.files import canonical_json
-from indelible.base.records import plain
+from indelible.base.records import JsonFields
 from indelible.bench.preset import BenchPreset, Variant
 from indelible.data.catalog import load
 from indelible.embedding import EMBEDDINGS
@@ -37,7 +37,7 @@ Inputs = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchCell:
+class BenchCell(JsonFields):
     """One unit of work."""
 
     digest: str  # hexadecimal name
@@ -56,9 +56,10 @@ class BenchCell:
         """A name for people, one for each cell of a preset: ``content/app/ft/0``."""
         return "/".join((self.architecture, self.kind, self.method, self.attack or "before", str(self.seed)))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the cell as JSON values."""
-        return {name: plain(value) for name, value in asdict(self).items()}
+    def built(self) -> Any:
+        """Return the embedding method or the attack with its settings."""
+        registry, name = (ATTACKS, "attack") if self.verb == "attack" else (EMBEDDINGS, "method")
+        return registry[self.settings[name]].build.of(self.settings[f"{name}_settings"])
 
 
 def data_digests(preset: BenchPreset) -> Inputs:
@@ -85,10 +86,15 @@ def plan_cells(preset: BenchPreset, inputs: Inputs) -> list[BenchCell]:
     """
     cells: dict[str, BenchCell] = {}
     for seed, architecture, kind in product(preset.seeds, preset.architectures, preset.kinds):
-        if kind.takes(seed):
-            # Stable: within a rank the preset's own order of methods and attacks stays.
-            for cell in sorted(_group(preset, inputs, seed, architecture, kind), key=_rank):
-                cells.setdefault(cell.name, cell)
+        group: list[BenchCell] = []
+        for method in preset.methods:
+            if kind.takes(seed) and method.takes(seed):
+                model = _model_cell(preset, inputs, seed, architecture, kind, method)
+                made = [one for one in preset.attacks if method.attacks is None or one.label in method.attacks]
+                group += [model, *(_attack_cell(preset, model, attack) for attack in made)]
+        # Stable: within a rank the preset's own order of methods and attacks stays.
+        for cell in sorted(group, key=_rank):
+            cells.setdefault(cell.name, cell)
     return list(cells.values())
 
 
@@ -107,15 +113,6 @@ def _rank(cell: BenchCell) -> int:
     if cell.verb == "embed":
         return 1
     return 0 if cell.settings["attack"] == _EARLY else 2
-
-
-def _group(preset: BenchPreset, inputs: Inputs, seed: int, architecture: str, kind: Variant) -> Iterator[BenchCell]:
-    for method in (each for each in preset.methods if each.takes(seed)):
-        model = _model_cell(preset, inputs, seed, architecture, kind, method)
-        yield model
-        for attack in preset.attacks:
-            if method.attacks is None or attack.label in method.attacks:
-                yield _attack_cell(preset, model, attack)
 
 
 def _model_cell(
@@ -158,10 +155,8 @@ def _attack_cell(preset: BenchPreset, model: BenchCell, attack: Variant) -> Benc
 def _resolved(registry: Any, variant: Variant, scale: str, key: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return all settings of a method or attack, defaults included; unknown ones and wrong types are refused."""
     build = registry[variant.name].build
-    defaults = build.defaults(scale)
-    if key is not None and key["labels"] == "codebook":
-        defaults = build.defaults(scale, key["marks"] or _MARKS)
-    resolved: dict[str, Any] = build.of({**defaults, **variant.settings}).to_json()
+    marks = [key["marks"] or _MARKS] if key is not None and key["labels"] == "codebook" else []
+    resolved: dict[str, Any] = build.of({**build.defaults(scale, *marks), **variant.settings}).to_json()
     return resolved
 
 

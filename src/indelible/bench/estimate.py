@@ -13,12 +13,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch.nn import functional as F
 
-from indelible.attacks import ATTACKS
-from indelible.attacks.base import RemovalAttack
 from indelible.base.errors import InputError
 from indelible.base.records import hardware
 from indelible.bench.cells import BenchCell
@@ -26,15 +25,13 @@ from indelible.bench.store import Json
 from indelible.data.catalog import load, split_options
 from indelible.data.images import Shape
 from indelible.data.sources import SOURCES
-from indelible.embedding import EMBEDDINGS
-from indelible.embedding.base import EmbeddingMethod
 from indelible.models import build_model
 from indelible.nn.outputs import logits_of
 from indelible.train.devices import pinned_threads
 from indelible.train.settings import TrainSettings
+from indelible.verification.suspect_queries import DECOY_SAMPLES, DECOYS
 
 _BATCH, _CLASSES = 16, 10
-_DECOYS, _DECOY_SAMPLES = 20, 1000
 _FORWARD_ONLY = 3.0  # a pass without gradients costs about a third of one with
 
 
@@ -87,26 +84,22 @@ def training_passes(cell: BenchCell, size: DataSize, model: BenchCell) -> float 
     ``model`` is the model cell that it attacks; for a model cell, the cell itself.
     """
     attacked = size.train * model.settings["attacker"]
-    if cell.verb == "attack":
-        return _attack(cell).passes(attacked, size.classes)
-    method: EmbeddingMethod = EMBEDDINGS[cell.settings["method"]].build.of(cell.settings["method_settings"])
-    return method.passes(TrainSettings.from_json(cell.settings["train"]), size.train - attacked)
+    given: tuple[Any, float] = attacked, size.classes
+    if cell.verb == "embed":
+        given = TrainSettings.from_json(cell.settings["train"]), size.train - attacked
+    passes: float | None = cell.built().passes(*given)
+    return passes
 
 
 def evaluation_passes(cell: BenchCell, size: DataSize) -> float:
     """Return the images that are passed forward only: the verdict, looks in between, the models of a curve."""
-    verdict = 2 * size.test + _DECOYS * min(_DECOY_SAMPLES, size.test)
+    verdict = 2 * size.test + DECOYS * min(DECOY_SAMPLES, size.test)
     if cell.verb == "embed":
         train = cell.settings["train"]
         looks: int = 1 + -(-train["epochs"] // train["evaluate_every"])
         return verdict + 2 * size.test * looks
     measured = min(size.test, cell.settings["curve_images"] or size.test)
-    return float(verdict + _attack(cell).curve_models() * 2 * measured)
-
-
-def _attack(cell: BenchCell) -> RemovalAttack:
-    attack: RemovalAttack = ATTACKS[cell.settings["attack"]].build.of(cell.settings["attack_settings"])
-    return attack
+    return float(verdict + cell.built().curve_models() * 2 * measured)
 
 
 def estimate(

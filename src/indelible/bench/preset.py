@@ -31,7 +31,6 @@ from typing import Any
 from indelible.base.checks import check_settings
 from indelible.base.errors import InputError, UnknownNameError
 
-_TABLES = {"key", "kinds", "train", "method", "methods", "attack", "attacks"}
 _SUFFIX = ".toml"
 _SHIPPED = resources.files("indelible.bench") / "presets"
 _PARTS = {"kind": ("seeds",), "method": ("seeds", "attacks")}  # of the preset's own, that an entry may name
@@ -73,6 +72,11 @@ class BenchPreset:
     train_scale: str = "cpu"
     train: Mapping[str, Any]
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """What records say of it: its title, and its labels of attacks."""
+        return {"title": self.title, "attacks": [variant.label for variant in self.attacks]}
+
     def __post_init__(self) -> None:
         for what in ("architectures", "kinds", "methods", "seeds"):
             if not getattr(self, what):
@@ -112,20 +116,17 @@ def read_preset(name: str, text: str) -> BenchPreset:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"the preset {name!r} is not TOML: {error}.") from error
-    tables = {table: found.pop(table, {}) for table in _TABLES}
-    first = text.split("\n", 1)[0]
+    first, train = text.split("\n", 1)[0], dict(found.pop("train", {}))
     command = first.lstrip("# ").strip() if first.startswith("#") else f"indelible bench run {name}"
-    train = dict(tables["train"])
+    variants = {
+        f"{what}s": _variants(found.pop(f"{what}s", {}), what, found.pop(shared, {}))
+        for what, shared in (("kind", "key"), ("method", "method"), ("attack", "attack"))
+    }
+    lists = {axis: tuple(value) for axis, value in found.items() if isinstance(value, list)}
     fields = {
-        **found, "name": name, "command": command,
-        "kinds": _variants(tables["kinds"], "kind", tables["key"]),
-        "methods": _variants(tables["methods"], "method", tables["method"]),
-        "attacks": _variants(tables["attacks"], "attack", tables["attack"]),
-        "train_scale": train.pop("scale", "cpu"), "train": train,
+        **found, **lists, **variants, "name": name, "command": command, "train_scale": train.pop("scale", "cpu"),
+        "train": train,
     }  # fmt: skip
-    for axis in ("architectures", "seeds"):
-        if isinstance(fields.get(axis), list):
-            fields[axis] = tuple(fields[axis])
     check_settings(BenchPreset, fields, f"key of the preset {name!r}")
     missing = {"title", "data", "architectures"} - fields.keys()
     if missing:
@@ -140,12 +141,12 @@ def _variants(table: Mapping[str, Any], what: str, shared: Mapping[str, Any]) ->
             raise InputError(f"[{what}s.{label}] must be a table, got {given!r}.")
         settings = {**shared, **given}
         name, train = settings.pop(what, label), settings.pop("train", {})
-        parts = {part: settings.pop(part) for part in _PARTS.get(what, ()) if part in settings}
-        for part, said in parts.items():
+        chosen = {part: settings.pop(part) for part in _PARTS.get(what, ()) if part in settings}
+        for part, said in chosen.items():
             if not isinstance(said, list):
                 raise InputError(
                     f"[{what}s.{label}] expected a list for {part}, got {said!r}. Write {part} = [{said!r}]."
                 )
-        chosen = {part: tuple(said) for part, said in parts.items()}
+            chosen[part] = tuple(said)
         variants.append(Variant(label=label, name=name, settings=settings, train=train, **chosen))
     return tuple(variants)

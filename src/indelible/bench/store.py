@@ -5,13 +5,12 @@ another machine. docs/benchmark.md shows what is in it. fsspec comes with torch;
 (``s3fs`` for ``s3://``).
 """
 
-import contextlib
 import hashlib
 import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,18 +63,21 @@ class Store:
     @contextmanager
     def working(self, digest: str) -> Iterator[Path]:
         """Yield a cell's run folder to work in."""
-        folder = self.root / _RUNS / digest
+        folder = self._folder(digest)
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
 
     def reading(self, digest: str) -> Path:
         """Return the run folder of a finished cell."""
-        return self.root / _RUNS / digest
+        return self._folder(digest)
 
     def last_row(self, digest: str) -> Json | None:
-        """Return the last row of a run's history; None when there is none."""
-        rows = read_history(self.root / _RUNS / digest)
+        """Return the last row of a run's history, as far as this machine knows it; None when there is none."""
+        rows = read_history(self._folder(digest))
         return rows[-1] if rows else None
+
+    def _folder(self, digest: str) -> Path:
+        return self.root / _RUNS / digest
 
     def _read(self, name: str) -> Json | None:
         found: Json | None = read_json(self.root / name) if (self.root / name).exists() else None
@@ -121,52 +123,35 @@ class RemoteStore(Store):
     @contextmanager
     def working(self, digest: str) -> Iterator[Path]:
         """Yield a local folder with what is known of a cell; it is copied to the store at the end, well or not."""
-        folder = self.root / _RUNS / digest
+        folder, there = self._folder(digest), f"{self.url}/{_RUNS}/{digest}"
         if not folder.exists():
-            self._fetch(digest, folder)
+            self._fetch(digest)
         try:
             yield folder
         finally:
-            self._send(digest, folder)
+            with suppress(FileNotFoundError):
+                self.files.rm(there, recursive=True)
+            if folder.exists():
+                self.files.put(f"{folder}/", f"{there}/", recursive=True)
 
     def reading(self, digest: str) -> Path:
         """Return a local copy of the run folder of a finished cell."""
-        folder = self.root / _RUNS / digest
-        if not (folder / "run.json").exists():
-            self._fetch(digest, folder)
-        return folder
+        if not (self._folder(digest) / "run.json").exists():
+            self._fetch(digest)
+        return self._folder(digest)
 
-    def last_row(self, digest: str) -> Json | None:
-        """Return the last row of a run's history, as far as this machine or the store knows it."""
-        known = super().last_row(digest)
-        if known is not None:
-            return known
-        try:
-            lines = self.files.cat_file(f"{self.url}/{_RUNS}/{digest}/history.jsonl").splitlines()
-            row: Json | None = json.loads(lines[-1]) if lines else None
-        except (OSError, ValueError):
-            return None
-        return row
-
-    def _fetch(self, digest: str, folder: Path) -> None:
+    def _fetch(self, digest: str) -> None:
         """Bring a run folder here; it appears whole, so that another worker of this machine never sees half of it."""
-        there = f"{self.url}/{_RUNS}/{digest}"
+        folder, there = self._folder(digest), f"{self.url}/{_RUNS}/{digest}"
         self.files.invalidate_cache()
         folder.parent.mkdir(parents=True, exist_ok=True)
         arriving = Path(tempfile.mkdtemp(prefix=f".{digest[:16]}", dir=folder.parent))
         if self.files.exists(there):
             self.files.get(f"{there}/", f"{arriving}/", recursive=True)
         shutil.rmtree(folder, ignore_errors=True)  # half a run that another machine has finished since
-        with contextlib.suppress(OSError):  # another worker was quicker
+        with suppress(OSError):  # another worker was quicker
             arriving.replace(folder)
         shutil.rmtree(arriving, ignore_errors=True)
-
-    def _send(self, digest: str, folder: Path) -> None:
-        there = f"{self.url}/{_RUNS}/{digest}"
-        with contextlib.suppress(FileNotFoundError):
-            self.files.rm(there, recursive=True)
-        if folder.exists():
-            self.files.put(f"{folder}/", f"{there}/", recursive=True)
 
     def _read(self, name: str) -> Json | None:
         self.files.invalidate_cache()
@@ -184,7 +169,7 @@ class RemoteStore(Store):
         self.files.pipe_file(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
     def _delete(self, name: str) -> None:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self.files.rm_file(f"{self.url}/{name}")
 
 
