@@ -11,7 +11,9 @@ from indelible.cli import data as command
 def _run(*words: str) -> int:
     parser = argparse.ArgumentParser()
     command.configure(parser)
-    return command.run(parser.parse_args(words))
+    found = parser.parse_args(words)
+    code: int = found.run(found)
+    return code
 
 
 @pytest.fixture(autouse=True)

@@ -20,12 +20,12 @@ def test_every_wsr_has_its_verdict(tmp_path: Path) -> None:
     # APP is shown but for one of two seeds after FT, Vanilla never.
     held = {cell.digest: cell.method == "app" and (cell.attack is None or cell.seed == 0) for cell in cells}
     records = {cell.digest: _record(0.5 if cell.attack else 1.0, owned=held[cell.digest]) for cell in cells}
-    table = board_table(cells, dict.fromkeys(records, "done"), records)
+    store = open_store(tmp_path / "store")
+    table = board_table(Board(cells, dict.fromkeys(records, "done"), records=records), store)
     shown = [list(column.cells) for column in table.columns][2:]
     assert shown == [["80.0", "80.0"], ["100.0 0/2 ✗", "100.0 2/2 ✓"], ["50.0 0/2 ✗", "50.0 1/2 ✓"]]
     assert "✓ the verdict shows ownership" in str(table.caption)
 
-    live = LiveBoard(Board(cells), open_store(tmp_path / "store"), "t")
     cell = cells[0]
-    live._records[cell.digest] = _record(0.932, owned=True)
+    live = LiveBoard(Board(cells, records={cell.digest: _record(0.932, owned=True)}), store, "t")
     assert live._line(cell, "done").endswith("BA 80.0 %, WSR 93.2 % (owned, p = 1e-9); 2.0 s, 100 images/s")

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, Self
 
 from indelible.bench.cell_records import Outcome, do_cell
 from indelible.bench.cells import BenchCell
-from indelible.bench.store import Store, open_store
+from indelible.bench.store import Json, Store, open_store
 
 State = Literal["waiting", "running", "elsewhere", "done", "failed", "blocked"]
 _TICK_SECONDS = 1.0
@@ -59,6 +59,7 @@ class Board:
     cells: Sequence[BenchCell]  # in the order in which they are done
     states: dict[str, State] = field(default_factory=dict)  # by digest
     errors: dict[str, str] = field(default_factory=dict)  # by digest, of failed cells
+    records: dict[str, Json] = field(default_factory=dict)  # by digest, of finished cells, as far as they were read
     tell: Callable[[BenchCell, State], None] = lambda _cell, _state: None  # called when a cell's state has changed
     tick: Callable[[], None] = lambda: None  # called about once a second
 
@@ -69,6 +70,20 @@ class Board:
             if error:
                 self.errors[cell.digest] = error
             self.tell(cell, state)
+
+    def look(self, store: Store) -> None:
+        """Note every cell's state and record as the store has them."""
+        for cell in self.cells:
+            record, failure = store.record(cell.digest), store.failure(cell.digest)
+            if record is not None:
+                self.records[cell.digest] = record
+                self.set(cell, "done")
+            elif store.held(cell.digest):
+                self.set(cell, "running")
+            elif failure is not None:
+                self.set(cell, "failed", failure["error"])
+            else:
+                self.set(cell, "waiting")
 
     def count(self, *states: State) -> int:
         """Return how many cells are in one of some states."""

@@ -60,8 +60,8 @@ def parser() -> argparse.ArgumentParser:
     for name in COMMANDS:
         module = importlib.import_module(f"indelible.cli.{name}")
         command = commands.add_parser(name, **explained(module.HELP, module.EXAMPLES))
+        command.set_defaults(run=getattr(module, "run", None))  # a command with actions has one function for each
         module.configure(command)
-        command.set_defaults(run=module.run)
     return top
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import indelible
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.cli.known_names import add_choice, add_method, data_name, known_methods, list_methods, warn_of_broken
+from indelible.cli.known_names import add_choice, add_method, data_name, list_methods, setting_names, warn_of_broken
 from indelible.cli.options import accuracy_budget, assignments, common, computing, emit, settings_option
 
 _FEW = 2000
@@ -122,13 +122,12 @@ def _single(arguments: argparse.Namespace, victim: "indelible.Run") -> int:
 
 
 def _check_settings(arguments: argparse.Namespace) -> None:
-    """Refuse a setting that the attack does not have before torch is imported; attacks of this package only."""
-    given, own = assignments(arguments.set), known_methods("attacks").get(arguments.method)
-    if arguments.all or own is None:
-        return
+    """Refuse a setting that the attack does not have; for attacks of this package, before torch is imported."""
+    given = assignments(arguments.set)
+    own = given if arguments.all else setting_names("attacks", arguments.method)
     for name in given:
-        if name not in own["defaults"]:
-            raise UnknownNameError("setting", name, own["defaults"])
+        if name not in own:
+            raise UnknownNameError("setting", name, own)
 
 
 def _check_devices(arguments: argparse.Namespace) -> None:
@@ -176,8 +175,6 @@ def _curve_images(arguments: argparse.Namespace) -> int | None:
 
 def _suite(arguments: argparse.Namespace, victim: "indelible.Run") -> int:
     """Run every attack that is not finished yet, print what each cost, and the paper's row."""
-    from rich.console import Console
-
     from indelible.attacks import ATTACKS
     from indelible.bench.attack_suite import attack_all, strongest
     from indelible.bench.measurement import PAPER_ATTACKS, of_run
@@ -198,11 +195,8 @@ def _suite(arguments: argparse.Namespace, victim: "indelible.Run") -> int:
         raise InputError(f"no attack could be run: {'; '.join(refused.values())}")
     rows = [] if arguments.no_verdict else [row for row in collect([victim.folder, *found.folders]) if row.after]
     worst = strongest([of_run(indelible.Run.load(folder)) for folder in found.folders], ba_drop).stage
-    if not arguments.json:
-        console = Console()
-        console.print(attacks_table(found))
-        if any(name in PAPER_ATTACKS for row in rows for name in row.by_attack):
-            console.print(suite_table(rows))
+    paper = any(name in PAPER_ATTACKS for row in rows for name in row.by_attack)
+    tables = [attacks_table(found), *([suite_table(rows)] if paper else [])]
     told = [f"{method} could not be run: {reason}" for method, reason in refused.items()]
     if found.left_out:
         told.append(f"not run, because they have no protocol {arguments.protocol}: {', '.join(found.left_out)}")
@@ -218,5 +212,5 @@ def _suite(arguments: argparse.Namespace, victim: "indelible.Run") -> int:
         "runs": [str(folder) for folder in found.folders],
         "strongest": None if worst is None or worst.run is None else str(worst.run.folder),
     }  # fmt: skip
-    emit(arguments, document, "\n".join([*told, *(f"saved in {folder}" for folder in found.folders)]))
+    emit(arguments, document, "\n".join([*told, *(f"saved in {folder}" for folder in found.folders)]), *tables)
     return 2 if refused else 0

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import indelible
 from indelible.base.errors import UnknownNameError
-from indelible.cli.options import common, emit
+from indelible.cli import options
+from indelible.cli.options import emit
 
 if TYPE_CHECKING:
     from indelible.bench.cells import BenchCell
@@ -34,12 +35,15 @@ EXAMPLES = [
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible bench``."""
-    actions = command.add_subparsers(dest="action", required=True, metavar="list|plan|run|status|results")
-    listing = actions.add_parser("list", help="list the presets")
-    planning = actions.add_parser("plan", help="list the cells of a preset, what is done, and how long the rest takes")
-    running = actions.add_parser("run", help="run the cells that are not done yet")
-    looking = actions.add_parser("status", help="show which cells are done, running or failed")
-    exporting = actions.add_parser("results", help="write all records of a preset into one JSON file")
+    made = options.add_actions(
+        command,
+        list=(_list, "list the presets"),
+        plan=(_plan, "list the cells of a preset, what is done, and how long the rest takes"),
+        run=(_run, "run the cells that are not done yet"),
+        status=(_status, "show which cells are done, running or failed"),
+        results=(_results, "write all records of a preset into one JSON file"),
+    )
+    planning, running, looking, exporting = (made[name] for name in ("plan", "run", "status", "results"))
     for action in (planning, running, looking, exporting):
         action.add_argument("preset", help="name of a preset, or path of a TOML file")
         action.add_argument("--store", default="bench", help="folder or URL of records and runs (default: bench)")
@@ -57,13 +61,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     exporting.add_argument("--out", type=Path, help="file to write (default: standard output)")
     recorded = "all records of the preset, whatever their settings"
     exporting.add_argument("--as-recorded", action="store_true", help=recorded)
-    common(listing, planning, running, looking, exporting)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
-    actions = {"list": _list, "plan": _plan, "run": _run, "status": _status, "results": _results}
-    return actions[arguments.action](arguments)
+    options.common(*made.values())
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -160,8 +158,7 @@ def _run(arguments: argparse.Namespace) -> int:
     said = [f"{name} failed: {error}" for name, error in failed.items()]
     said.append(f"{board.count('done')} of {len(board.states)} cells are done; records are in {store.place}")
     summary = {"done": board.count("done"), "planned": len(board.states), "failed": failed, "store": store.place}
-    emit(arguments, summary, "\n".join(said))
-    return 1 if board.count("done") < len(board.states) else 0
+    return emit(arguments, summary, "\n".join(said), ok=board.count("done") == len(board.states))
 
 
 def _engine(arguments: argparse.Namespace) -> "Engine":
@@ -175,33 +172,22 @@ def _engine(arguments: argparse.Namespace) -> "Engine":
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from indelible.bench.runner import State
-    from indelible.cli.terminal import board_table, epoch_sign
+    from indelible.bench.runner import Board
+    from indelible.cli.terminal import board_table
 
     preset, cells, store = _cells(arguments)
-    records = {cell.digest: record for cell in cells if (record := store.record(cell.digest)) is not None}
-    states: dict[str, State] = {}
-    said, under_way = [], {}
+    board = Board(cells)
+    board.look(store)
+    said = []
     for cell in cells:
-        if cell.digest in records:
-            states[cell.digest] = "done"
-        elif store.held(cell.digest):
-            states[cell.digest] = "running"
-            row = store.last_row(cell.digest)
-            under_way[cell.digest] = epoch_sign(row)
+        state, row = board.states[cell.digest], store.last_row(cell.digest)
+        if state == "running":
             said.append(f"running: {cell.name}" + ("" if row is None else f", {row['phase']}, epoch {row['epoch']}"))
-        elif (failure := store.failure(cell.digest)) is not None:
-            states[cell.digest] = "failed"
-            said.append(f"failed: {cell.name}: {failure['error']}")
-        else:
-            states[cell.digest] = "waiting"
-    if not arguments.json:
-        Console().print(board_table(cells, states, records, under_way))
-    said.append(f"{len(records)} of {len(states)} cells of {preset.name} are done in {store.place}")
-    named = {cell.name: states[cell.digest] for cell in cells}
-    return emit(arguments, {"preset": preset.name, "states": named}, "\n".join(said))
+        elif state == "failed":
+            said.append(f"failed: {cell.name}: {board.errors[cell.digest]}")
+    said.append(f"{board.count('done')} of {len(cells)} cells of {preset.name} are done in {store.place}")
+    states = {cell.name: board.states[cell.digest] for cell in cells}
+    return emit(arguments, {"preset": preset.name, "states": states}, "\n".join(said), board_table(board, store))
 
 
 def _results(arguments: argparse.Namespace) -> int:

@@ -23,13 +23,14 @@ EXAMPLES = [
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the actions and their arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for action, text in (
-        ("list", "show all named data sets"),
-        ("info", "show content, licence and sources of one data set"),
-        ("fetch", "download one data set; run it again to continue after an interruption"),
+    for action, work, text in (
+        ("list", _list, "show all named data sets"),
+        ("info", _info, "show content, licence and sources of one data set"),
+        ("fetch", _fetch, "download one data set; run it again to continue after an interruption"),
     ):
         own = [line for line in EXAMPLES if f" data {action}" in line]
         command = actions.add_parser(action, **explained(text, own))
+        command.set_defaults(run=work)
         if action != "list":
             command.add_argument("name", metavar="NAME", help="name of the data set")
         if action == "fetch":
@@ -41,12 +42,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "--root", metavar="DIR", help="folder of fetched data sets (default: $INDELIBLE_DATA or ~/.cache/indelible)"
         )
         common(command)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action."""
-    actions = {"list": _list, "info": _info, "fetch": _fetch}
-    return actions[args.action](args)
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -26,8 +26,6 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from rich.console import Console
-
     from indelible.bench.demo import run_demo
     from indelible.report import terminal_table, write_report
 
@@ -45,6 +43,4 @@ def run(arguments: argparse.Namespace) -> int:
         "seconds": seconds,
         "runs": [{"folder": str(run.folder), "record": run.record.to_json(), "verdict": run.verdict()} for run in runs],
     }
-    if not arguments.json:
-        Console().print(terminal_table(folders))
-    return emit(arguments, document, f"report: {page}  ({seconds:.0f} s)")
+    return emit(arguments, document, f"report: {page}  ({seconds:.0f} s)", terminal_table(folders))

@@ -50,8 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         word = "OK" if found["ok"] else "FAILED"
         lines.append(f"  {name:34} {word} ({found['said']}, {found['seconds']:.1f} s)")
     document = {"versions": dict(versions()), "hardware": dict(where), "extras": extras, "data": sets, "tests": tests}
-    emit(arguments, document, "\n".join(lines))
-    return 0 if all(found["ok"] for found in tests.values()) else 1
+    return emit(arguments, document, "\n".join(lines), ok=all(found["ok"] for found in tests.values()))
 
 
 def _extras() -> dict[str, list[str]]:

@@ -8,16 +8,8 @@ from pathlib import Path
 import indelible
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.cli import known_names as known
-from indelible.cli.options import (
-    assignments,
-    common,
-    computing,
-    emit,
-    in_processes,
-    key_options,
-    make_key,
-    settings_option,
-)
+from indelible.cli import options
+from indelible.cli.options import assignments
 
 HELP = "train a model that carries a watermark"
 EXAMPLES = [
@@ -61,8 +53,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     known.add_choice(command, "--start", default="scratch", help=start)
     trained = "the trained model: a .safetensors, .pt or .pth file, or a run"
     add("--weights", type=Path, metavar="FILE|RUN", help=trained)
-    settings_option(command, "--set", "change a setting of the method")
-    settings_option(command, "--train", "change a training setting")
+    options.settings_option(command, "--set", "change a setting of the method")
+    options.settings_option(command, "--train", "change a training setting")
     add(
         "--normalize", nargs=2, type=_numbers, metavar=("MEANS", "STDS"),
         help="mean and standard deviation of the input, one number per channel: 0.49,0.48,0.45 0.25,0.24,0.26 "
@@ -71,9 +63,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     kept = "share of the training images that is kept for attacks (default: 0.2)"
     add("--attacker", type=float, default=0.2, metavar="SHARE", help=kept)
     add("--key", type=Path, metavar="FOLDER", help="use this key instead of a new one")
-    key_options(command)
-    computing(command)
-    common(command)
+    options.key_options(command)
+    options.computing(command)
+    options.common(command)
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -89,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     if (arguments.start == "trained") != (arguments.weights is not None):
         raise InputError("--start trained and --weights FILE or RUN belong together. Give both, or neither.")
     _check_settings(arguments)
-    return in_processes(_embed, arguments)
+    return options.in_processes(_embed, arguments)
 
 
 def _check_settings(arguments: argparse.Namespace) -> None:
@@ -102,27 +94,17 @@ def _check_settings(arguments: argparse.Namespace) -> None:
             "normalize is an option of its own, not a training setting. Give it as --normalize MEANS STDS."
         )
     training = [name for name in known.known_names("training setting") if name != "normalize"]
-    method = known.known_methods("embeddings").get(arguments.method)
-    own = list(_settings_of(arguments.method) if method is None else method["defaults"])
+    own = known.setting_names("embeddings", arguments.method)
     for option, other, here, there, what in (
         ("--set", "--train", own, training, "the training"),
         ("--train", "--set", training, own, f"the method {arguments.method}"),
     ):
-        given = getattr(arguments, option[2:])
-        for pair, name in zip(given, [one.partition("=")[0] for one in given], strict=True):
+        for pair in getattr(arguments, option[2:]):
+            (name,) = assignments([pair])
             if name not in here and name in there:
                 raise InputError(f"{name!r} is a setting of {what}. Give it as {other} {pair}.")
-        for name in assignments(given):
             if name not in here:
                 raise UnknownNameError(f"setting of {option}", name, here)
-
-
-def _settings_of(method: str) -> list[str]:
-    """Return the settings of another package's method."""
-    from indelible.base.checks import setting_names
-    from indelible.embedding import EMBEDDINGS
-
-    return setting_names(EMBEDDINGS[method].build)
 
 
 def _embed(arguments: argparse.Namespace) -> None:
@@ -150,7 +132,7 @@ def _embed(arguments: argparse.Namespace) -> None:
             **assignments(arguments.set),
         )  # fmt: skip
         if done is not None:
-            emit(arguments, done.record.to_json(), describe_run(done))
+            options.emit(arguments, done.record.to_json(), describe_run(done))
 
 
 def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int]) -> "indelible.Key":
@@ -160,7 +142,7 @@ def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int
     kept = arguments.out / "key"
     if arguments.key is not None or kept.is_dir():
         return indelible.Key.load(arguments.key or kept)
-    given = make_key(arguments, classes, shape, indelible.load(arguments.data)[1])
+    given = options.make_key(arguments, classes, shape, indelible.load(arguments.data)[1])
     key = key_for(given, arguments.method, arguments.scale, arguments.recipe, **assignments(arguments.set))
     key.save(kept)
     return key

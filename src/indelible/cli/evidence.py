@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import indelible
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.cli.options import asked_suspect, asking_options, common, content_of, emit, owners
+from indelible.cli import options
+from indelible.cli.options import asked_suspect, content_of, emit, owners
 
 if TYPE_CHECKING:
     from indelible.evidence import Identity
@@ -25,29 +26,29 @@ _BRING = (
     "The key is bound to no carriers: in a claim, the auditor must bring the images (claim --data). A key made with "
     "carriers set aside does not need that.\n"
 )
-_ACTIONS = {
-    "commit": "fix a key's samples, test and level, signed, before release",
-    "timestamp": "have an authority date the commitment (RFC 3161)",
-    "claim": "open samples, ask a suspect, write a bundle (exit 1: not shown)",
-    "check": "check a bundle offline (exit code 1 if it does not hold)",
-    "show": "check a bundle and tell what is in it; --html writes a page",
-    "sign": "sign a run's weights in the OpenSSF format",
-    "verify-model": "check a run's weights against such a signature",
-}
 
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible evidence``."""
-    actions = command.add_subparsers(dest="action", required=True, metavar="|".join(_ACTIONS))
-    made = {name: actions.add_parser(name, help=text) for name, text in _ACTIONS.items()}
+    made = options.add_actions(
+        command,
+        commit=(_commit, "fix a key's samples, test and level, signed, before release"),
+        timestamp=(_timestamp, "have an authority date the commitment (RFC 3161)"),
+        claim=(_claim, "open samples, ask a suspect, write a bundle (exit 1: not shown)"),
+        check=(_check, "check a bundle offline (exit code 1 if it does not hold)"),
+        show=(_check, "check a bundle and tell what is in it; --html writes a page"),
+        sign=(_sign, "sign a run's weights in the OpenSSF format"),
+        verify_model=(_verify_model, "check a run's weights against such a signature"),
+    )
     _owner_options(made["commit"], made["timestamp"], made["claim"])
-    _checking_options(made["check"], made["show"])
+    for name in ("check", "show"):
+        _checking_options(made[name])
     made["show"].add_argument("--html", type=Path, help="write a self-contained page")
     for name in ("sign", "verify-model"):
         made[name].add_argument("run_folder", type=Path, metavar="RUN")
     made["sign"].add_argument("--key", type=Path, required=True, help="elliptic-curve private key (PEM)")
     made["verify-model"].add_argument("--public-key", type=Path, required=True, help="its public key (PEM)")
-    common(*made.values())
+    options.common(*made.values())
 
 
 def _owner_options(
@@ -77,16 +78,7 @@ def _owner_options(
     for command in (commit, claim):
         command.add_argument("--identity", type=Path, help="Ed25519 signing key (default: identity.pem of the folder)")
         command.add_argument("--data", help="carriers (default: the run's test images)")
-    asking_options(claim, unless=None, log=False)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
-    work = {
-        "commit": _commit, "timestamp": _timestamp, "claim": _claim, "check": _check, "show": _check, "sign": _sign,
-        "verify-model": _verify_model,
-    }  # fmt: skip
-    return work[arguments.action](arguments)
+    options.asking_options(claim, unless=None, log=False)
 
 
 def _identity(arguments: argparse.Namespace) -> "Identity | None":
@@ -156,8 +148,8 @@ def _claim(arguments: argparse.Namespace) -> int:
     )  # fmt: skip
     word = "OWNED" if verdict["owned"] else "NOT SHOWN"
     text = f"{word} at alpha {verdict['alpha']:g}, {verdict['queries']} queries\n{verdict['sentence']}\n"
-    emit(arguments, {"bundle": str(arguments.out), "verdict": verdict}, f"{text}the bundle is in {arguments.out}")
-    return 0 if verdict["owned"] else 1
+    document = {"bundle": str(arguments.out), "verdict": verdict}
+    return emit(arguments, document, f"{text}the bundle is in {arguments.out}", ok=verdict["owned"])
 
 
 def _sign(arguments: argparse.Namespace) -> int:
@@ -177,28 +169,26 @@ def _verify_model(arguments: argparse.Namespace) -> int:
     try:
         verify_model(weights, signature, arguments.public_key)
     except DamagedFileError as error:
-        emit(arguments, {"holds": False, "why": str(error)}, f"DOES NOT HOLD: {error}")
-        return 1
+        return emit(arguments, {"holds": False, "why": str(error)}, f"DOES NOT HOLD: {error}", ok=False)
     return emit(arguments, {"holds": True}, f"HOLDS: {weights} is what was signed. Only a watermark shows its origin.")
 
 
-def _checking_options(*commands: argparse.ArgumentParser) -> None:
+def _checking_options(command: argparse.ArgumentParser) -> None:
     """Add what the checker can give: roots, challenge, public key, the owner's key, the suspect."""
-    for command in commands:
-        add = command.add_argument
-        add("bundle", type=Path, help="folder that `indelible evidence claim` wrote")
-        add(
-            "--roots", type=Path,
-            help="root certificates of the timestamp authority (PEM), from a source of your own; without them the "
-            "date is not established",
-        )  # fmt: skip
-        add("--challenge", help="challenge that you set; without it, the claimant could foresee the questions")
-        add("--public-key", help="the owner's public key, if you know it (64 hexadecimal digits)")
-        add("--key", type=Path, help="the owner's key, shown under seal: check the derivation too")
-        add("--data", help="carriers: needed with --key; codebook: the images you brought")
-        add("--run", dest="shown_run", type=Path, help="the owner's run, instead of --key and --data")
-        model = "that of --run; required without --run"
-        asking_options(command, unless="do not ask again", model=model, log=False, budget=False)
+    add = command.add_argument
+    add("bundle", type=Path, help="folder that `indelible evidence claim` wrote")
+    add(
+        "--roots", type=Path,
+        help="root certificates of the timestamp authority (PEM), from a source of your own; without them the date is "
+        "not established",
+    )  # fmt: skip
+    add("--challenge", help="challenge that you set; without it, the claimant could foresee the questions")
+    add("--public-key", help="the owner's public key, if you know it (64 hexadecimal digits)")
+    add("--key", type=Path, help="the owner's key, shown under seal: check the derivation too")
+    add("--data", help="carriers: needed with --key; codebook: the images you brought")
+    add("--run", dest="shown_run", type=Path, help="the owner's run, instead of --key and --data")
+    model = "that of --run; required without --run"
+    options.asking_options(command, unless="do not ask again", model=model, log=False, budget=False)
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -217,8 +207,8 @@ def _check(arguments: argparse.Namespace) -> int:
 
         write_page(arguments.bundle, checked, arguments.html)
         document, text = {**document, "page": str(arguments.html)}, f"{text}\nwrote {arguments.html}"
-    emit(arguments, document, text)
-    return 0 if checked.holds and checked.claim is not None and checked.claim["verdict"]["owned"] else 1
+    owned = checked.holds and checked.claim is not None and checked.claim["verdict"]["owned"]
+    return emit(arguments, document, text, ok=owned)
 
 
 def _shown(arguments: argparse.Namespace) -> dict[str, Any]:

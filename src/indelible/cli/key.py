@@ -5,8 +5,9 @@ from pathlib import Path
 
 import indelible
 from indelible.base.errors import InputError
+from indelible.cli import options
 from indelible.cli.known_names import data_name
-from indelible.cli.options import common, emit, key_options, make_key
+from indelible.cli.options import emit
 
 HELP = "make a watermark key, show it, or draw its marks"
 EXAMPLES = [
@@ -19,12 +20,13 @@ EXAMPLES = [
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the options of ``indelible key``."""
-    actions = command.add_subparsers(dest="action", required=True, metavar="create|show|picture")
-    create = actions.add_parser("create", help="draw a secret and write a key folder")
-    show = actions.add_parser("show", help="print a key's public part and check it against its digest")
-    picture = actions.add_parser(
-        "picture", help="draw images without and with the mark; for a codebook, every mark with its class"
+    made = options.add_actions(
+        command,
+        create=(_create, "draw a secret and write a key folder"),
+        show=(_show, "print a key's public part and check it against its digest"),
+        picture=(_picture, "draw images without and with the mark; for a codebook, every mark with its class"),
     )
+    create, show, picture = made.values()
     create.add_argument("folder", type=Path, help="folder to write the key to")
     for action in (show, picture):
         action.add_argument("folder", type=Path, help="folder of the key")
@@ -33,23 +35,23 @@ def configure(command: argparse.ArgumentParser) -> None:
     create.add_argument("--classes", type=int, metavar="K", help="number of classes of the model")
     sizes = "channels, height and width of an image"
     create.add_argument("--shape", type=int, nargs=3, metavar=("C", "H", "W"), help=sizes)
-    key_options(create)
+    options.key_options(create)
     marked = "data set whose images get the marks"
     picture.add_argument("--data", type=data_name, required=True, metavar="NAME|PATH", help=marked)
     picture.add_argument("--out", type=Path, default=Path("marked.png"), help="picture to write (default: marked.png)")
-    common(create, show, picture)
+    options.common(*made.values())
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run the command."""
-    if arguments.action == "create":
-        return _create(arguments)
+def _show(arguments: argparse.Namespace) -> int:
     key = indelible.Key.load(arguments.folder)
-    if arguments.action == "show":
-        public = {**key.public(), "digest": key.digest}
-        return emit(arguments, public, "\n".join(f"{name:13} {value}" for name, value in public.items()))
+    public = {**key.public(), "digest": key.digest}
+    return emit(arguments, public, "\n".join(f"{name:13} {value}" for name, value in public.items()))
+
+
+def _picture(arguments: argparse.Namespace) -> int:
     from indelible.report.mark_galleries import write_contact_sheet
 
+    key = indelible.Key.load(arguments.folder)
     write_contact_sheet(key, indelible.load(arguments.data)[1], arguments.out)
     shows = "every mark and its secret class" if key.labels == "codebook" else "the mark"
     text = f"wrote {arguments.out}. It shows {shows}: keep it as secret as the key."
@@ -63,7 +65,7 @@ def _create(arguments: argparse.Namespace) -> int:
     if arguments.data is not None:
         train, test = indelible.load(arguments.data)
         classes, shape = len(train.classes), train.shape
-    key = make_key(arguments, classes, tuple(shape), test)
+    key = options.make_key(arguments, classes, tuple(shape), test)
     key.save(arguments.folder)
     document = {
         "key": str(arguments.folder), "digest": key.digest, "labels": key.labels, "target": key.target,

@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import cache, partial
 from importlib import import_module, resources
 from pathlib import Path
@@ -37,6 +38,15 @@ def _stored() -> dict[str, Any]:
 def known_methods(which: Methods) -> dict[str, Mapping[str, Any]]:
     """Return the description of each method of this package, by name; see :func:`describe_methods`."""
     return {entry["name"]: entry for entry in _stored()[which]}
+
+
+def setting_names(which: Methods, method: str) -> list[str]:
+    """Return the settings of a method; one of another package is imported for that."""
+    own = known_methods(which).get(method)
+    if own is not None:
+        return list(own["defaults"])
+    registry: MethodRegistry = getattr(import_module(_REGISTRIES[which][1]), _REGISTRIES[which][2])
+    return [field.name for field in fields(registry[method].build)]
 
 
 def known_names(what: str) -> list[str]:

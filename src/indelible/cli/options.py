@@ -50,6 +50,18 @@ def common(*commands: argparse.ArgumentParser) -> None:
         command.add_argument("--quiet", action="store_true", help="show no progress")
 
 
+def add_actions(
+    command: argparse.ArgumentParser, **actions: tuple[Callable[[argparse.Namespace], int], str]
+) -> dict[str, argparse.ArgumentParser]:
+    """Add the actions of a command, each with the function that runs it and a line of help; return their parsers."""
+    named = {name.replace("_", "-"): action for name, action in actions.items()}
+    found = command.add_subparsers(dest="action", required=True, metavar="|".join(named))
+    made = {name: found.add_parser(name, help=text) for name, (_, text) in named.items()}
+    for name, (work, _) in named.items():
+        made[name].set_defaults(run=work)
+    return made
+
+
 def accuracy_budget(command: argparse.ArgumentParser, text: str, **more: Any) -> None:
     """Add ``--ba-drop``: percentage points on the command line, a fraction in Python."""
     command.add_argument("--ba-drop", type=percentage_points, metavar="POINTS", help=f"{text} (default: 2)", **more)
@@ -131,10 +143,14 @@ def key_options(command: argparse.ArgumentParser) -> None:
     add("--source-class", type=int, help="use only this class of --source")
 
 
-def emit(arguments: argparse.Namespace, document: Any, text: str) -> int:
-    """Print the result, JSON for machines or text for people, and return the exit code 0."""
+def emit(arguments: argparse.Namespace, document: Any, text: str, *tables: Any, ok: bool = True) -> int:
+    """Print the result, JSON for machines or tables and text for people; return the exit code, 0 if all is ``ok``."""
+    if tables and not arguments.json:
+        from rich.console import Console
+
+        Console().print(*tables, sep="\n")
     print(json.dumps(document, indent=2, allow_nan=False) if arguments.json else text)
-    return 0
+    return 0 if ok else 1
 
 
 def content_of(path: Path) -> bytes:

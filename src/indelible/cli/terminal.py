@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-_SIGNS: Mapping[State, str] = {"waiting": "·", "running": "…", "elsewhere": "~", "failed": "failed", "blocked": "-"}
+# The first that one of the cells is in is shown.
+_SIGNS: Mapping[State, str] = {"running": "…", "failed": "failed", "elsewhere": "~", "blocked": "-", "waiting": "·"}
 _REFRESH_SECONDS = 2.0
 
 
@@ -100,7 +101,6 @@ class LiveBoard:
     def __init__(self, board: Board, store: Store, title: str) -> None:
         self.board, self.store, self.title = board, store, title
         self.began, self._drawn = time.monotonic(), 0.0
-        self._records: dict[str, Mapping[str, Any]] = {}
         self._live: Live | None = None
         board.tell, board.tick = self._tell, self._tick
 
@@ -115,12 +115,12 @@ class LiveBoard:
 
     def __exit__(self, *error: object) -> None:
         if self._live is not None:
-            self._draw()
+            self._draw(self._live)
             self._live.stop()
 
     def _tell(self, cell: BenchCell, state: State) -> None:
-        if state == "done" and cell.digest not in self._records:
-            self._records[cell.digest] = self.store.record(cell.digest) or {}
+        if state == "done":
+            self.board.records.setdefault(cell.digest, self.store.record(cell.digest) or {})
         if self._live is None and wanted() and state in {"done", "failed"}:
             sys.stderr.write(self._line(cell, state) + "\n")
             sys.stderr.flush()
@@ -129,7 +129,7 @@ class LiveBoard:
         count = f"{self.board.count('done')}/{len(self.board.cells)}"
         if state == "failed":
             return f"{count}  {cell.name}: failed: {self.board.errors.get(cell.digest, '')}"
-        record = self._records[cell.digest]
+        record = self.board.records[cell.digest]
         rates = record["measured"]
         cost = f"{duration(record['seconds'])}, {record['images_per_second'] or 0:.0f} images/s"
         verdict = verdict_note(rates.get("owned"), rates.get("p_value"))
@@ -137,41 +137,23 @@ class LiveBoard:
 
     def _tick(self) -> None:
         if self._live is not None and time.monotonic() - self._drawn >= _REFRESH_SECONDS:
-            self._draw()
+            self._draw(self._live)
 
-    def _draw(self) -> None:
-        if self._live is not None:
-            self._drawn = time.monotonic()
-            running = {
-                cell.digest: epoch_sign(self.store.last_row(cell.digest))
-                for cell in self.board.cells
-                if self.board.states.get(cell.digest) == "running"
-            }
-            done = f"{self.board.count('done')} of {len(self.board.cells)} cells, {duration(self._drawn - self.began)}"
-            table = board_table(self.board.cells, self.board.states, self._records, running)
-            table.title, table.caption = self.title, f"{done}\n{table.caption}"
-            self._live.update(table, refresh=True)
+    def _draw(self, live: "Live") -> None:
+        self._drawn = time.monotonic()
+        done = f"{self.board.count('done')} of {len(self.board.cells)} cells, {duration(self._drawn - self.began)}"
+        table = board_table(self.board, self.store)
+        table.title, table.caption = self.title, f"{done}\n{table.caption}"
+        live.update(table, refresh=True)
 
 
-def epoch_sign(row: Mapping[str, Any] | None) -> str:
-    """Return the sign of a running cell, with its epoch if its history has a last ``row``."""
-    return "…" if row is None else f"… {row['epoch']}"
-
-
-def board_table(
-    cells: Sequence[BenchCell],
-    states: Mapping[str, State],
-    records: Mapping[str, Mapping[str, Any]],
-    running: Mapping[str, str] | None = None,
-) -> "Table":
-    """Return the WSR of every finished cell with its verdict, and a sign for every other; seeds show mean and count.
-
-    States, records, and what to show for running cells are given by digest.
-    """
+def board_table(board: Board, store: Store) -> "Table":
+    """Return the WSR of every finished cell with its verdict, and a sign for every other; seeds show mean and count."""
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table
 
+    cells = board.cells
     attacks = list(dict.fromkeys(cell.attack for cell in cells if cell.attack is not None))
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left", title_justify="left", caption=SIGNS)
     networks = len({cell.architecture for cell in cells}) > 1
@@ -183,25 +165,23 @@ def board_table(
     for row in rows:
         own = [cell for cell in cells if (cell.architecture, cell.kind, cell.method) == row]
         shown = [
-            _shown([cell for cell in own if cell.attack == attack], measure, states, records, running or {})
+            _shown([cell for cell in own if cell.attack == attack], measure, board, store)
             for attack, measure in ((None, "ba"), (None, "wsr"), *((attack, "wsr") for attack in attacks))
         ]
         table.add_row(*map(escape, row[0 if networks else 1 :]), *shown)
     return table
 
 
-def _shown(
-    cells: Sequence[BenchCell], measure: str, states: Mapping[str, State], records: Mapping[str, Mapping[str, Any]],
-    running: Mapping[str, str],
-) -> str:  # fmt: skip
-    found = [records[cell.digest]["measured"] for cell in cells if records.get(cell.digest)]
+def _shown(cells: Sequence[BenchCell], measure: str, board: Board, store: Store) -> str:
+    found = [board.records[cell.digest]["measured"] for cell in cells if board.records.get(cell.digest)]
     known = [one for one in found if one[measure] is not None]
     if known:
         mean = percent(sum(one[measure] for one in known) / len(known))
         sign = f" {verdict_sign([one.get('owned') for one in known])}" if measure == "wsr" else ""
         return mean + sign + (f" ({len(known)}/{len(cells)})" if len(known) < len(cells) else "")
-    for state in ("running", "failed", "elsewhere", "blocked", "waiting"):
+    for state, sign in _SIGNS.items():
         for cell in cells:
-            if states.get(cell.digest) == state:
-                return running.get(cell.digest) or _SIGNS[state]
+            if board.states.get(cell.digest) == state:
+                row = store.last_row(cell.digest) if state == "running" else None
+                return sign if row is None else f"{sign} {row['epoch']}"
     return ABSENT

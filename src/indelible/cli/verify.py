@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import indelible
 from indelible.base.errors import InputError
+from indelible.cli import verify_options as deciding
 from indelible.cli.options import accuracy_budget, asked_suspect, asking_options, common, emit, threads_option
-from indelible.cli.verify_options import (
-    deciding_options,
-    decision,
-    in_family,
-    number_or_all,
-    planned_session,
-    show_plan,
-)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,8 +56,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     add("--data", help="carriers: a data set whose test images are marked (default: the run's)")
     add("--alpha", type=float, default=1e-6, help="level of the decision (default: 1e-6)")
     asked = "key samples to ask (default: all; of a server, as planned)"
-    add("--queries", type=number_or_all, metavar="N", help=asked)
-    deciding_options(command)
+    add("--queries", type=deciding.number_or_all, metavar="N", help=asked)
+    deciding.deciding_options(command)
     few = "mark only N test images, which the key chooses: fewer queries (default of a codebook: 200)"
     add("--carriers", type=int, metavar="N", help=few)
     add("--accuracy", action="store_true", help="also measure BA of --suspect: a query per test image")
@@ -81,14 +74,14 @@ def configure(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     if arguments.plan or arguments.runs:
-        return show_plan(arguments) if arguments.plan else _verify_runs(arguments)
+        return deciding.show_plan(arguments) if arguments.plan else _verify_runs(arguments)
     from indelible.base.progress import wanted
     from indelible.cli.terminal import describe_certificate, describe_verdict
     from indelible.train.devices import pinned_threads
 
     saved, key, test = _asked_about(arguments)
     own = arguments.suspect is None
-    options: dict[str, Any] = decision(arguments)
+    options: dict[str, Any] = deciding.decision(arguments)
     owner = None
     if key.labels == "keyed":
         if saved is None:
@@ -100,12 +93,12 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.export is not None:
             return _export(arguments, key, test, options)
         suspect = _suspect(arguments, saved, key)
-        plan = planned_session(arguments, suspect, key, test, options.get("embedded"))
+        plan = deciding.planned_session(arguments, suspect, key, test, options.get("embedded"))
         if plan is not None:
             options |= plan.options
             if wanted():
                 print(plan.sentence, file=sys.stderr)
-        verdict = in_family(_verdict(arguments, suspect, key, test, options, plan), arguments.family)
+        verdict = deciding.in_family(_verdict(arguments, suspect, key, test, options, plan), arguments.family)
         document = verdict.to_json()
         text = "\n".join([describe_verdict(document), *_more_carriers(verdict, len(test))])
         if plan is not None:
@@ -118,8 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
                 saved.model(), key, owner or test, normalize=saved.normalize(), **noise
             ).to_json()
             document, text = {**document, "certificate": certificate}, f"{text}\n{describe_certificate(certificate)}"
-    emit(arguments, document, text)
-    return 0 if verdict.owned else 1
+    return emit(arguments, document, text, ok=verdict.owned)
 
 
 def _more_carriers(verdict: "indelible.Verdict", images: int) -> list[str]:
@@ -214,8 +206,6 @@ def _verify_runs(arguments: argparse.Namespace) -> int:
 
     The exit code is 0 when every run is owned, 1 otherwise.
     """
-    from rich.console import Console
-
     from indelible.bench.attack_suite import strongest
     from indelible.bench.measurement import of_run
 
@@ -233,8 +223,6 @@ def _verify_runs(arguments: argparse.Namespace) -> int:
     verdicts = [one.verdict() or {} for one in runs]
     found = strongest([of_run(run) for run in runs], arguments.ba_drop).stage
     worst = None if found is None else found.run
-    if not arguments.json:
-        Console().print(_table(runs, verdicts))
     said = "" if worst is None else f"strongest attack within {100 * arguments.ba_drop:g} points: {worst.folder}"
     if worst is None and any("held_out" in run.record.metrics for run in runs):
         said = f"no attack stayed within {100 * arguments.ba_drop:g} points of accuracy"
@@ -242,8 +230,8 @@ def _verify_runs(arguments: argparse.Namespace) -> int:
         "verdicts": [{"run": str(run.folder), **verdict} for run, verdict in zip(runs, verdicts, strict=True)],
         "strongest": None if worst is None else str(worst.folder),
     }
-    emit(arguments, document, said)
-    return 0 if all(verdict.get("owned") for verdict in verdicts) else 1
+    owned = all(verdict.get("owned") for verdict in verdicts)
+    return emit(arguments, document, said, _table(runs, verdicts), ok=owned)
 
 
 def _table(runs: "Sequence[indelible.Run]", verdicts: Sequence[Mapping[str, Any]]) -> "Table":

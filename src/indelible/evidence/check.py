@@ -19,7 +19,7 @@ from indelible.evidence.bundle import BundleFile, check_place, described_files
 from indelible.evidence.canonical import parse
 from indelible.evidence.check_steps import STEPS, Work
 from indelible.evidence.commitment import STATEMENT
-from indelible.evidence.timestamp import Stamp, read_roots
+from indelible.evidence.timestamp import Certificates, Stamp, read_roots
 from indelible.keys.key import Key
 from indelible.verification.suspects.suspect import Suspect
 
@@ -125,11 +125,10 @@ def check_bundle(
             certificates, ``public_key`` is none, ``carriers`` do not fit, ``suspect`` does not answer.
     """
     check_place(folder)
-    if roots is not None:
-        _check_roots(roots)
+    trusted = None if roots is None else _given_roots(roots)
     if public_key is not None and not _PUBLIC.fullmatch(public_key):
         raise InputError(f"a public key is 64 hexadecimal digits, got {public_key!r:.80} (--public-key).")
-    work = Work(Path(folder), roots, challenge, public_key, key, carriers, suspect)
+    work = Work(Path(folder), trusted, challenge, public_key, key, carriers, suspect)
     steps: list[Step] = []
     failed = None
     for name, step in STEPS:
@@ -153,9 +152,9 @@ def check_bundle(
     )  # fmt: skip
 
 
-def _check_roots(roots: bytes) -> None:
+def _given_roots(roots: bytes) -> Certificates:
     try:
-        read_roots(roots, "the roots")
+        return read_roots(roots, "the roots")
     except DamagedFileError as error:
         raise InputError(
             "the roots that you gave (--roots) are not certificates in PEM. Give the root certificates of the "

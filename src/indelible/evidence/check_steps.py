@@ -19,7 +19,7 @@ from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment
 from indelible.evidence.decision import CODEBOOK, KEYED, WITH_DECOYS, judge, same
 from indelible.evidence.opening import Questions, default_challenge
 from indelible.evidence.signing import is_signed
-from indelible.evidence.timestamp import REPLY, ROOTS, Stamp, read_roots, verify_timestamp
+from indelible.evidence.timestamp import REPLY, ROOTS, Certificates, Stamp, read_roots, verify_timestamp
 from indelible.keys.key import Key
 from indelible.verification.suspects.log import Recorded, parse_log
 from indelible.verification.suspects.suspect import Suspect, answers
@@ -55,7 +55,7 @@ class Work:
     """What is to be checked, and what the steps find out, one after the other."""
 
     folder: Path
-    roots: bytes | None
+    roots: Certificates | None
     challenge: str | None
     public_key: str | None
     key: Key | None
@@ -114,15 +114,18 @@ def _manifest_signature(work: Work) -> str:
 
 def _timestamp(work: Work) -> str:
     reply, own = work.files.get(REPLY), work.files.get(ROOTS)
-    trusted = work.roots if work.roots is not None else own
     if reply is None:
-        require(trusted is None, "the bundle has no timestamp: nothing shows when the commitment was made")
+        require(
+            work.roots is None and own is None,
+            "the bundle has no timestamp: nothing shows when the commitment was made",
+        )
         work.caveats.append("There is no timestamp: nothing shows when the commitment was made.")
         return "none"
+    trusted = work.roots if work.roots is not None or own is None else read_roots(own, "the roots")
     if trusted is None:
         raise DamagedFileError("there is a timestamp but no root certificate to check it with")
     try:
-        stamp = verify_timestamp(work.stated.content, reply, read_roots(trusted, "the roots"))
+        stamp = verify_timestamp(work.stated.content, reply, trusted)
     except DamagedFileError as error:
         if work.roots is None or own is None:
             raise

@@ -252,14 +252,23 @@ def check_images(
     _check_held(entries, held, key["shape"])
     for entry in entries:
         _check_entry(entry, about["carriers"], count, key)
-    true = None
-    if about["carriers"] != NO_CARRIERS:
-        true = torch.tensor([entry["true"] for entry in entries])
-        if given is not None:
-            _compare(entries, count, given, key["classes"])
-    if about["carriers"] != NO_CARRIERS or held is None:  # images of a pool are the samples themselves
+    if given is not None and about["carriers"] != NO_CARRIERS:
+        _compare(entries, count, given, key["classes"])
+    true = None if about["carriers"] == NO_CARRIERS else torch.tensor([entry["true"] for entry in entries])
+    if true is not None or held is None:  # images of a pool are the samples themselves
         held = stamped(key, [bytes.fromhex(entry["seed"]) for entry in claim["opened"]], held, each)
     return Questions(samples=held, labels=_classes(stated, claim), true=true)
+
+
+def _check_held(entries: Sequence[Mapping[str, Any]], held: Tensor | None, shape: Sequence[int]) -> None:
+    """Compare the images of the bundle, if there are any, with the digests that the claim shows."""
+    require(held is not None or not entries, "the images of the carriers are not in the bundle")
+    if held is None:
+        return
+    whole = held.dtype == torch.uint8 and list(held.shape) == [len(entries), *shape] and bool(entries)
+    require(whole, f"the carriers are not {len(entries)} images of the committed shape")
+    for entry, actual in zip(entries, image_digests(held), strict=True):
+        require(entry["image"] == actual, f"the image of carrier {entry['row']} is not the one of the claim")
 
 
 def _check_entry(entry: Mapping[str, Any], source: str, count: int, key: Mapping[str, Any]) -> None:
@@ -270,23 +279,14 @@ def _check_entry(entry: Mapping[str, Any], source: str, count: int, key: Mapping
     if source == AUDITOR:
         bare = salt is None and not entry["path"]
         require(bare, f"carrier {row} was brought by the auditor, but comes with a salt or a path")
-        return
-    leaf = set_leaf(bytes.fromhex(salt or ""), entry["image"], true)
-    found = leads_to(key["bound"], leaf, row, count, entry["path"])
-    require(found, f"carrier {row} is not one of those that the classes are bound to")
-
-
-def _check_held(entries: Sequence[Mapping[str, Any]], held: Tensor | None, shape: Sequence[int]) -> None:
-    if held is None:
-        require(not entries, "the images of the carriers are not in the bundle")
-        return
-    whole = held.dtype == torch.uint8 and list(held.shape) == [len(entries), *shape] and bool(entries)
-    require(whole, f"the carriers are not {len(entries)} images of the committed shape")
-    for entry, actual in zip(entries, image_digests(held), strict=True):
-        require(entry["image"] == actual, f"the image of carrier {entry['row']} is not the one of the claim")
+    else:
+        leaf = set_leaf(bytes.fromhex(salt or ""), entry["image"], true)
+        found = leads_to(key["bound"], leaf, row, count, entry["path"])
+        require(found, f"carrier {row} is not one of those that the classes are bound to")
 
 
 def _compare(entries: Sequence[Mapping[str, Any]], count: int, given: Any, classes: int) -> None:
+    """Compare the shown images with those that the checker gave."""
     data = as_data(given, classes=classes)
     same = len(data) == count
     require(same, f"the claim is on {count} carriers, but the images that you gave are {len(data)}")

@@ -13,13 +13,7 @@ from typing import Any, Self
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import write_bytes
@@ -64,7 +58,7 @@ class Identity:
     @property
     def public(self) -> str:
         """The public key: 32 bytes in hexadecimal."""
-        return self.private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
+        return self.private.public_key().public_bytes_raw().hex()
 
     def sign(self, what: str, content: bytes) -> bytes:
         """Sign ``content`` as ``what``: a signature of one kind of document does not fit another."""
@@ -83,13 +77,11 @@ def is_signed(public: str, what: str, content: bytes, signature: bytes) -> bool:
 
 def sign_model(model: str | Path, signature: str | Path, private_key: str | Path) -> Path:
     """Sign a file or folder (weights, not the whole run) with an elliptic-curve key (PEM), for example from openssl."""
-    _present(model, private_key)
-    signing, hashing = _library("signing"), _library("hashing")
-    target = Path(signature)
+    library, target = _library(model, private_key), Path(signature)
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        config = signing.Config().use_elliptic_key_signer(private_key=Path(private_key))
-        config.set_hashing_config(hashing.Config().set_ignored_paths(paths=[target], ignore_git_paths=True))
+        config = library.signing.Config().use_elliptic_key_signer(private_key=Path(private_key))
+        config.set_hashing_config(library.hashing.Config().set_ignored_paths(paths=[target]))
         config.sign(Path(model), target)
     except (ValueError, TypeError, OSError) as error:
         raise InputError(f"cannot sign {model}: {error!s:.160}") from error
@@ -98,21 +90,18 @@ def sign_model(model: str | Path, signature: str | Path, private_key: str | Path
 
 def verify_model(model: str | Path, signature: str | Path, public_key: str | Path) -> None:
     """Check a model against its signature."""
-    _present(model, public_key, signature)
-    verifying, hashing = _library("verifying"), _library("hashing")
+    library, target = _library(model, public_key, signature), Path(signature)
     try:
-        config = verifying.Config().use_elliptic_key_verifier(public_key=Path(public_key))
-        config.set_hashing_config(hashing.Config().set_ignored_paths(paths=[Path(signature)], ignore_git_paths=True))
-        config.verify(Path(model), Path(signature))
+        config = library.verifying.Config().use_elliptic_key_verifier(public_key=Path(public_key))
+        config.set_hashing_config(library.hashing.Config().set_ignored_paths(paths=[target]))
+        config.verify(Path(model), target)
     except Exception as error:  # the library raises its own kinds, and ValueError, and what JSON raises
         raise DamagedFileError(f"{model} is not what {signature} signs: {error!s:.160}") from error
 
 
-def _present(*paths: str | Path) -> None:
+def _library(*paths: str | Path) -> Any:
+    """Return the package that signs these files; refuse a file that is not there."""
     for path in paths:
         if not Path(path).exists():
             raise InputError(f"there is no {path}. Check the path.")
-
-
-def _library(name: str) -> Any:
-    return needed(f"model_signing.{name}", extra="signing", what="an OpenSSF model signature")
+    return needed("model_signing", extra="signing", what="an OpenSSF model signature")

@@ -5,7 +5,6 @@ trusts. Certificates that come with a token only help to build the chain; those 
 by themselves, since anybody can be his own authority.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
@@ -18,6 +17,7 @@ from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import read_json, write_bytes, write_json
 from indelible.base.imports import needed
 
+Certificates = list[x509.Certificate]
 REQUEST, REPLY, ROOTS = "timestamp.tsq", "timestamp.tsr", "authority.pem"
 _NONCE = "timestamp.json"
 _LARGEST = 1 << 20
@@ -68,14 +68,12 @@ def attach_timestamp(content: bytes, reply: bytes, roots: bytes, folder: str | P
     return stamp
 
 
-def verify_timestamp(
-    content: bytes, reply: bytes, roots: Sequence[x509.Certificate], *, nonce: int | None = None
-) -> Stamp:  # fmt: skip
+def verify_timestamp(content: bytes, reply: bytes, roots: Certificates, *, nonce: int | None = None) -> Stamp:
     """Check a timestamp offline: its chain must end in one of ``roots`` at the time of the stamp."""
     client = _client()
     try:
         token = client.decode_timestamp_response(reply)
-        builder = client.VerifierBuilder(roots=list(roots), nonce=nonce)
+        builder = client.VerifierBuilder(roots=roots, nonce=nonce)
         builder.build().verify_message(token, content)
         info = token.tst_info
         time = info.gen_time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -84,7 +82,7 @@ def verify_timestamp(
         raise DamagedFileError(f"the timestamp does not hold ({error!s:.160}).") from error
 
 
-def read_roots(content: bytes, name: str) -> list[x509.Certificate]:
+def read_roots(content: bytes, name: str) -> Certificates:
     """Read certificates in PEM."""
     try:
         found = x509.load_pem_x509_certificates(content)
