@@ -1,5 +1,6 @@
 """The live table of a benchmark: a WSR with its verdict."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ def test_every_wsr_has_its_verdict(tmp_path: Path) -> None:
     cells = cells_of(path)[1]
     # APP is shown but for one of two seeds after FT, Vanilla never.
     held = {cell.digest: cell.method == "app" and (cell.attack is None or cell.seed == 0) for cell in cells}
-    records = {cell.digest: _record(0.5 if cell.attack else 1.0, owned=held[cell.digest]) for cell in cells}
+    records: dict[str, Mapping[str, Any]] = {
+        cell.digest: _record(0.5 if cell.attack else 1.0, owned=held[cell.digest]) for cell in cells
+    }
     store = open_store(tmp_path / "store")
     table = board_table(Board(cells, dict.fromkeys(records, "done"), records=records), store)
     shown = [list(column.cells) for column in table.columns][2:]

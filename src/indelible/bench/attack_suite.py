@@ -13,14 +13,14 @@ An interrupted suite is continued: finished attacks are kept, but only if model,
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from indelible.attacks import ATTACKS
-from indelible.attacks.base import PROTOCOLS
+from indelible.attacks.base import PROTOCOLS, RemovalAttack
 from indelible.base.checks import setting_names
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.records import JsonFields
@@ -117,11 +117,11 @@ def attack_all(
     for name in (name for name in names if name not in left_out):
         build = ATTACKS[name].build
         common = {"protocol": protocol, **({"ba_drop": ba_drop} if "ba_drop" in setting_names(build) else {})}
-        own = {**build.defaults(scale), **common, **(settings or {}).get(name, {})}
+        own = {**common, **(settings or {}).get(name, {})}
         folder = attack_folder(victim.folder if out is None else Path(out), name, protocol, scale)
         if Run.finished(folder):
             done = Run.load(folder)
-            check_kept(done, victim, build.of(own).to_json(), digest)
+            check_kept(done, victim, build.at_scale(scale, **own), digest)
         else:
             try:
                 with working_on(folder):
@@ -137,8 +137,8 @@ def attack_all(
             judge(done)
         after = float(done.record.metrics[HELD_OUT]["after"])
         within = after >= before - ba_drop - _ROUNDING
-        cost = {"images": done.record.images, "seconds": done.record.seconds}
-        rows.append(AttackRow(attack=name, folder=str(folder), accuracy=after, within=within, **cost))
+        row = AttackRow(attack=name, folder=str(folder), accuracy=after, within=within)
+        rows.append(replace(row, images=done.record.images, seconds=done.record.seconds))
     return AttackSuite(
         before=before, held_out=len(held), ba_drop=ba_drop, rows=tuple(rows), left_out=tuple(left_out)
     )  # fmt: skip
@@ -160,10 +160,10 @@ def attack_folder(base: Path, method: str, protocol: str = "sound", scale: str =
     return base.with_name("-".join([base.name, method.replace(":", "-"), *apart]))
 
 
-def check_kept(done: Run, victim: Run, settings: Mapping[str, Any], digest: str) -> None:
+def check_kept(done: Run, victim: Run, attack: RemovalAttack, digest: str) -> None:
     """Refuse to count a finished run of other settings, of other images or of another model."""
     record = done.record
-    same = record.settings.get("method") == settings and record.inputs.get("data_digest") == digest
+    same = record.settings.get("method") == attack.to_json() and record.inputs.get("data_digest") == digest
     if not same or done.parent is None or done.parent.resolve() != victim.folder.resolve():
         raise InputError(
             f"{done.folder} holds a finished run of other settings or of another model, or one that was given other "

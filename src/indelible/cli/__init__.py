@@ -1,5 +1,6 @@
 """The command line: one file per command, each with ``HELP``, ``EXAMPLES``, ``configure(parser)`` and ``run(args)``.
 
+A command with actions, such as ``bench plan``, has a function for each of them in place of ``run``.
 Exit codes: 0 done; 1 a negative verdict or a failed check; 2 bad input, with a one-line cause and remedy; 130 Ctrl-C.
 """
 
@@ -60,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     for name in COMMANDS:
         module = importlib.import_module(f"indelible.cli.{name}")
         command = commands.add_parser(name, **explained(module.HELP, module.EXAMPLES))
-        command.set_defaults(run=getattr(module, "run", None))  # a command with actions has one function for each
+        command.set_defaults(run=getattr(module, "run", None))
         module.configure(command)
     return top
 

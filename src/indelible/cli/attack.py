@@ -72,17 +72,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.victim is None:
         raise InputError("RUN is missing. Name the run to attack, for example: indelible attack runs/app")
     _check_devices(arguments)
-    _check_settings(arguments)
+    settings = {} if arguments.all else _settings(arguments, [arguments.method])[arguments.method]
     from indelible.train.devices import pinned_threads
 
     victim = indelible.Run.load(arguments.victim)
     if arguments.all and arguments.data is not None:
         raise InputError("--data works with one attack only: --all uses the images of the run. Leave --data out.")
     with pinned_threads(arguments.threads):
-        return (_suite if arguments.all else _single)(arguments, victim)
+        return _suite(arguments, victim) if arguments.all else _single(arguments, victim, settings)
 
 
-def _single(arguments: argparse.Namespace, victim: "indelible.Run") -> int:
+def _single(arguments: argparse.Namespace, victim: "indelible.Run", settings: dict[str, Any]) -> int:
     """Run one attack, then verify the result with the key, unless ``--no-verdict`` was given."""
     from indelible.attacks import ATTACKS
     from indelible.base.files import read_json
@@ -92,7 +92,6 @@ def _single(arguments: argparse.Namespace, victim: "indelible.Run") -> int:
     from indelible.cli.terminal import describe_run
     from indelible.report.format import percent, verdict_note
 
-    settings = _settings(arguments, [arguments.method])[arguments.method]
     out = arguments.out or attack_folder(victim.folder, arguments.method, arguments.protocol, arguments.scale)
     images = None if arguments.data is None else indelible.load(arguments.data)[0]
     with working_on(out):
@@ -101,7 +100,7 @@ def _single(arguments: argparse.Namespace, victim: "indelible.Run") -> int:
             if done.verdict() is not None or arguments.no_verdict:
                 raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
             digest = (images or victim.images()[1]).digest()
-            check_kept(done, victim, ATTACKS[arguments.method].build.of(settings).to_json(), digest)
+            check_kept(done, victim, ATTACKS[arguments.method].build.at_scale(arguments.scale, **settings), digest)
             judge(done)  # an earlier command stopped between the attack and its verdict
         else:
             done = attack_into(
@@ -121,15 +120,6 @@ def _single(arguments: argparse.Namespace, victim: "indelible.Run") -> int:
     return emit(arguments, document, "\n".join([*lines, describe_run(done)]))
 
 
-def _check_settings(arguments: argparse.Namespace) -> None:
-    """Refuse a setting that the attack does not have; for attacks of this package, before torch is imported."""
-    given = assignments(arguments.set)
-    own = given if arguments.all else setting_names("attacks", arguments.method)
-    for name in given:
-        if name not in own:
-            raise UnknownNameError("setting", name, own)
-
-
 def _check_devices(arguments: argparse.Namespace) -> None:
     """Refuse several processes with ``--all``; a single attack decides for itself whether it can use them."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -142,12 +132,12 @@ def _check_devices(arguments: argparse.Namespace) -> None:
 
 
 def _settings(arguments: argparse.Namespace, methods: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the settings of each method. A setting goes to the methods that have it; if none has it, it is refused."""
-    from indelible.attacks import ATTACKS
-    from indelible.base.checks import setting_names
+    """Return what each method is given. A setting goes to the methods that have it; if none has it, it is refused.
 
+    For methods of this package, torch is not imported.
+    """
     given = assignments(arguments.set)
-    known = {method: set(setting_names(ATTACKS[method].build)) for method in methods}
+    known = {method: set(setting_names("attacks", method)) for method in methods}
     if arguments.ba_drop is not None:
         if not any("ba_drop" in names for names in known.values()):
             raise InputError(f"{methods[0]} has no strength to choose, so --ba-drop has no effect. Leave it out.")
@@ -156,12 +146,9 @@ def _settings(arguments: argparse.Namespace, methods: list[str]) -> dict[str, di
     for name in given.keys() - every:
         raise UnknownNameError("setting", name, every)
     return {
-        method: {
-            **ATTACKS[method].build.defaults(arguments.scale), "protocol": arguments.protocol,
-            **{name: value for name, value in given.items() if name in names},
-        }
+        method: {"protocol": arguments.protocol, **{name: given[name] for name in given.keys() & names}}
         for method, names in known.items()
-    }  # fmt: skip
+    }
 
 
 def _curve_images(arguments: argparse.Namespace) -> int | None:
