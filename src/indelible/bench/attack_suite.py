@@ -80,7 +80,6 @@ def attack_all(
     victim: Run,
     out: str | Path | None = None,
     *,
-    methods: Sequence[str] | None = None,
     protocol: str = "sound",
     scale: str = "cpu",
     ba_drop: float = 0.02,
@@ -95,7 +94,6 @@ def attack_all(
     Args:
         victim: The run whose model is attacked.
         out: What the folders' names begin with; by default the victim's folder: ``runs/app`` gives ``runs/app-ft``.
-        methods: Attacks by name; by default all that are registered.
         protocol: ``"sound"`` or ``"paper"``; attacks without it are left out.
         scale: ``"cpu"`` or ``"paper"``.
         ba_drop: Accuracy that an attack may lose, as a fraction; attacks with a strength choose it by the same number.
@@ -109,13 +107,14 @@ def attack_all(
         raise InputError(f"ba_drop is a fraction of accuracy from 0 to 1, got {ba_drop}. Try 0.02.")
     if protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
-    names = [ATTACKS[name].name for name in (ATTACKS if methods is None else methods)]
     given, held = held_back(victim.images()[1], seed)
     digest, before = given.digest(), accuracy(victim.model(), held, normalize=victim.normalize())
-    left_out = [name for name in names if protocol not in ATTACKS[name].build.protocols]
-    rows = []
-    for name in (name for name in names if name not in left_out):
+    rows, left_out = [], []
+    for name in ATTACKS:
         build = ATTACKS[name].build
+        if protocol not in build.protocols:
+            left_out.append(name)
+            continue
         common = {"protocol": protocol, **({"ba_drop": ba_drop} if "ba_drop" in setting_names(build) else {})}
         own = {**common, **(settings or {}).get(name, {})}
         folder = attack_folder(victim.folder if out is None else Path(out), name, protocol, scale)

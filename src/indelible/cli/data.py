@@ -93,11 +93,11 @@ def _fetch(args: argparse.Namespace) -> int:
     )
 
 
-def data_states(root: str | None = None) -> dict[str, str]:
+def data_states() -> dict[str, str]:
     """Return where each named data set is: ``built in``, ``yes`` for one that was fetched, ``no``."""
     from indelible.data.sources import SOURCES
 
-    return {source.name: str(_describe(source, root)["state"]) for source in SOURCES.entries()}
+    return {source.name: str(_describe(source, None)["state"]) for source in SOURCES.entries()}
 
 
 def _describe(source: "Source", root: str | None) -> dict[str, Any]:

@@ -42,12 +42,12 @@ def request_timestamp(content: bytes, folder: str | Path) -> bytes:
     return request
 
 
-def send_request(request: bytes, url: str, *, timeout: float = 30.0) -> bytes:
+def send_request(request: bytes, url: str) -> bytes:
     """Post a request to an authority and return its answer."""
     http = needed("httpx2", extra="http", what="asking a timestamp authority")
     headers = {"Content-Type": "application/timestamp-query", "User-Agent": "indelible"}
     try:
-        reply = http.post(url, content=request, headers=headers, timeout=timeout, follow_redirects=False)
+        reply = http.post(url, content=request, headers=headers, timeout=30.0, follow_redirects=False)
     except (http.HTTPError, http.InvalidURL) as error:
         raise InputError(
             f"no answer from the authority {url} ({error}). Send {REQUEST} by hand, and attach the answer."
