@@ -74,13 +74,12 @@ class Board:
     def look(self, store: Store) -> None:
         """Note every cell's state and record as the store has them."""
         for cell in self.cells:
-            record, failure = store.record(cell.digest), store.failure(cell.digest)
-            if record is not None:
+            if (record := store.record(cell.digest)) is not None:
                 self.records[cell.digest] = record
                 self.set(cell, "done")
             elif store.held(cell.digest):
                 self.set(cell, "running")
-            elif failure is not None:
+            elif (failure := store.failure(cell.digest)) is not None:
                 self.set(cell, "failed", failure["error"])
             else:
                 self.set(cell, "waiting")

@@ -180,8 +180,9 @@ def _status(arguments: argparse.Namespace) -> int:
     board.look(store)
     said = []
     for cell in cells:
-        state, row = board.states[cell.digest], store.last_row(cell.digest)
+        state = board.states[cell.digest]
         if state == "running":
+            row = store.last_row(cell.digest)
             said.append(f"running: {cell.name}" + ("" if row is None else f", {row['phase']}, epoch {row['epoch']}"))
         elif state == "failed":
             said.append(f"failed: {cell.name}: {board.errors[cell.digest]}")
