@@ -12,29 +12,28 @@ follow a name, so that one piece of text - in a run, a preset, a command - says 
 """
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl
 
 import torch
 
+from indelible.base.checks import setting_names
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.progress import Progress
 from indelible.base.seeding import generator
+from indelible.data.convert import path_parts
 from indelible.data.download import UnreachableError
 from indelible.data.images import Data
-from indelible.data.install import MANIFEST, install, intact, read_installed, read_manifest
+from indelible.data.install import MANIFEST, install, installed_from, read_installed
 from indelible.data.sources import SOURCES
-from indelible.data.sources.folder import folder_splits, read_folder
-from indelible.data.sources.npz import npz_splits, read_npz
 from indelible.data.sources.source import Pair, Source, data_root
 
 __all__ = ["DataOptions", "data_root", "fetch", "load", "split_options"]
 
 _TEST_SHARE = 0.1
-_NAMES = ("train", "test", "size", "classes", "per_class")
 
 
 def load(
@@ -69,8 +68,13 @@ def load(
     if bare in SOURCES:
         pair: tuple[Data, Data] = _load_named(SOURCES[bare], root)
     elif path.exists() or path.suffix == ".npz" or len(path.parts) > 1:
-        folder = partial(read_folder, path, classes=options.classes or classes, size=options.size or size)
-        pair = _load_path(path, partial(folder, workers=workers), options.per_class or per_class)
+        pair = _load_path(
+            path,
+            classes=options.classes or classes,
+            size=options.size or size,
+            per_class=options.per_class or per_class,
+            workers=workers,
+        )
     else:
         raise UnknownNameError("data set", bare, SOURCES)
     return _some(pair[0], options.train, "train"), _some(pair[1], options.test, "test")
@@ -85,14 +89,12 @@ def fetch(name: str, root: str | Path | None = None, place: str | Path | None = 
     source = SOURCES[name]
     if source.embedded is not None:
         return source.embedded
-    folder = data_root(root) / source.name
-    downloads = data_root(root) / "downloads" / source.name
-    if place is None:
-        if not intact(folder):
-            _first_reachable(source, folder, downloads)
-        return folder
-    known = source.place(str(place))
-    if known is None or not intact(folder) or read_manifest(folder).get("place") != known.name:
+    folder, downloads = data_root(root) / name, data_root(root) / "downloads" / name
+    found = installed_from(source, folder)
+    known = next((one for one in source.places if one.name == str(place)), None)
+    if place is None and found is None:
+        _first_reachable(source, folder, downloads)
+    elif place is not None and (known is None or found != known.name):
         install(source, folder, known or Path(place).expanduser(), downloads)
     return folder
 
@@ -101,12 +103,10 @@ def _first_reachable(source: Source, folder: Path, downloads: Path) -> None:
     said = []
     for place in source.places:
         try:
-            install(source, folder, place, downloads)
+            return install(source, folder, place, downloads)
         except UnreachableError as error:
             said.append(f"{place.name}: {error}")
             Progress(source.name, 0).line(f"{place.title}: not reachable, trying the next place")
-        else:
-            return
     raise InputError(f"no place of {source.name} could be reached. {' '.join(said)}")
 
 
@@ -122,17 +122,11 @@ def _load_named(source: Source, root: str | Path | None) -> Pair:
     return read_installed(source, folder)
 
 
-def _load_path(path: Path, folder: Callable[..., Data], per_class: tuple[int | None, int | None]) -> tuple[Data, Data]:
-    if path.is_dir():
-        if len(folder_splits(path)) == 2:
-            return folder(split="train", per_class=per_class[0]), folder(split="test", per_class=per_class[1])
-        whole = folder(per_class=per_class[0])
-    elif path.suffix == ".npz":
-        if len(npz_splits(path)) == 2:
-            return read_npz(path, split="train"), read_npz(path, split="test")
-        whole = read_npz(path)
-    else:
-        raise InputError(f"{path} is neither a folder of images nor an .npz file. See `indelible data list`.")
+def _load_path(path: Path, **options: Any) -> tuple[Data, Data]:
+    first, *more = path_parts(path, **options)
+    whole = first()
+    if more:
+        return whole, more[0]()
     order = torch.randperm(len(whole), generator=generator(0, "test share"))
     kept = max(1, round(_TEST_SHARE * len(whole)))
     if len(whole) - kept < 1:
@@ -158,9 +152,10 @@ def split_options(name: str) -> tuple[str, DataOptions]:
     if not mark:
         return bare, DataOptions()
     given = dict(parse_qsl(text, keep_blank_values=True))
+    names = setting_names(DataOptions)
     for option in given:
-        if option not in _NAMES:
-            raise UnknownNameError("option of a data set", option, _NAMES)
+        if option not in names:
+            raise UnknownNameError("option of a data set", option, names)
     try:
         numbers = {option: int(given[option]) for option in ("train", "test", "size") if option in given}
         per_class = None
