@@ -13,14 +13,12 @@ follow a name, so that one piece of text - in a run, a preset, a command - says 
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 import torch
 
-from indelible.base.checks import setting_names
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.progress import Progress
 from indelible.base.seeding import generator
@@ -31,9 +29,10 @@ from indelible.data.install import MANIFEST, install, installed_from, read_insta
 from indelible.data.sources import SOURCES
 from indelible.data.sources.source import Pair, Source, data_root
 
-__all__ = ["DataOptions", "data_root", "fetch", "load", "split_options"]
+__all__ = ["data_root", "fetch", "load", "split_options"]
 
 _TEST_SHARE = 0.1
+_OPTIONS = ("train", "test", "size", "classes", "per_class")
 
 
 def load(
@@ -64,20 +63,16 @@ def load(
         DamagedFileError: Its files have been altered.
     """
     bare, options = split_options(str(name))
+    wanted = options.pop("train", None), options.pop("test", None)
     path = Path(bare).expanduser()
     if bare in SOURCES:
         pair: tuple[Data, Data] = _load_named(SOURCES[bare], root)
     elif path.exists() or path.suffix == ".npz" or len(path.parts) > 1:
-        pair = _load_path(
-            path,
-            classes=options.classes or classes,
-            size=options.size or size,
-            per_class=options.per_class or per_class,
-            workers=workers,
-        )
+        given = {"size": size, "classes": classes, "per_class": per_class, "workers": workers}
+        pair = _load_path(path, **(given | options))
     else:
         raise UnknownNameError("data set", bare, SOURCES)
-    return _some(pair[0], options.train, "train"), _some(pair[1], options.test, "test")
+    return _some(pair[0], wanted[0], "train"), _some(pair[1], wanted[1], "test")
 
 
 def fetch(name: str, root: str | Path | None = None, place: str | Path | None = None) -> Path:
@@ -135,41 +130,26 @@ def _load_path(path: Path, **options: Any) -> tuple[Data, Data]:
     return whole.subset(order[kept:].sort().values), whole.subset(order[:kept].sort().values)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataOptions:
-    """Options behind a name; see the table in the module's header."""
-
-    train: int | None = None
-    test: int | None = None
-    size: int | None = None
-    classes: str | None = None
-    per_class: tuple[int | None, int | None] | None = None
-
-
-def split_options(name: str) -> tuple[str, DataOptions]:
-    """Split ``name?option=value&...`` into the bare name and its options."""
-    bare, mark, text = name.partition("?")
-    if not mark:
-        return bare, DataOptions()
-    given = dict(parse_qsl(text, keep_blank_values=True))
-    names = setting_names(DataOptions)
-    for option in given:
-        if option not in names:
-            raise UnknownNameError("option of a data set", option, names)
+def split_options(name: str) -> tuple[str, dict[str, Any]]:
+    """Split ``name?option=value&...`` into the bare name and its options; see the table in the module's header."""
+    bare, _, text = name.partition("?")
+    options: dict[str, Any] = dict(parse_qsl(text, keep_blank_values=True))
+    for option in options:
+        if option not in _OPTIONS:
+            raise UnknownNameError("option of a data set", option, _OPTIONS)
     try:
-        numbers = {option: int(given[option]) for option in ("train", "test", "size") if option in given}
-        per_class = None
-        if "per_class" in given:
-            first, second = given["per_class"].split(",")
-            per_class = int(first), int(second)
+        options |= {option: int(options[option]) for option in ("train", "test", "size") if option in options}
+        if "per_class" in options:
+            first, second = options["per_class"].split(",")
+            options["per_class"] = int(first), int(second)
     except ValueError as error:
         raise InputError(
             f"options of a data set are whole numbers, such as cifar10?train=5000&test=1000 or per_class=500,50, got "
             f"{name!r}."
         ) from error
-    if min([1, *numbers.values()]) < 1:
+    if any(isinstance(value, int) and value < 1 for value in options.values()):
         raise InputError(f"numbers in {name!r} must be at least 1.")
-    return bare, DataOptions(**numbers, classes=given.get("classes"), per_class=per_class)
+    return bare, options
 
 
 def _some(data: Data, count: int | None, split: str) -> Data:

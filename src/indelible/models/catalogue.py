@@ -67,13 +67,11 @@ def build_model(
     if whole_number(classes, "classes") < 2:
         raise InputError(f"a classifier needs at least 2 classes, got classes={classes}.")
     build = _own(name, classes, shape, stem) if ":" in name else _catalogued(name, classes, shape, stem)
-    with torch.device("cpu"):
-        if seed is None:
-            return build()
-        # Only the CPU generator is forked and seeded: torch.manual_seed would reseed every accelerator as well.
-        with torch.random.fork_rng(devices=[]):
+    # Only the CPU generator is forked and seeded: torch.manual_seed would reseed every accelerator as well.
+    with torch.device("cpu"), torch.random.fork_rng(devices=[], enabled=seed is not None):
+        if seed is not None:
             torch.default_generator.manual_seed(seed)
-            return build()
+        return build()
 
 
 def stem_for(shape: Shape) -> Stem:

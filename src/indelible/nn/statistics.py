@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -114,14 +113,9 @@ def kept_frozen(model: nn.Module) -> Iterator[None]:
     try:
         for layer, _ in frozen:
             layer.eval()
-            layer.__dict__["train"] = partial(_stay, layer)
+            layer.__dict__["train"] = lambda _mode=True, layer=layer: layer
         yield
     finally:
         for layer, training in frozen:
             del layer.__dict__["train"]
             layer.train(training)
-
-
-def _stay(layer: nn.Module, mode: bool = True) -> nn.Module:  # noqa: ARG001 - the signature of nn.Module.train
-    """Stand for a layer's ``train`` and change nothing."""
-    return layer

@@ -65,7 +65,7 @@ def read_history(folder: Path) -> list[Row]:
             why = "is not a row of a history"
         except ValueError as error:
             row, why = None, f"is not JSON ({error!s:.60})"
-        if not isinstance(row, Mapping) or isinstance(row.get("epoch", 0), bool | str | Mapping | list | None):
+        if not isinstance(row, Mapping) or type(row.get("epoch", 0)) not in {int, float}:
             raise DamagedFileError(
                 f"{path}: line {number} {why}. Restore it from a copy, or delete the file: the run's curves are lost, "
                 "not its result."

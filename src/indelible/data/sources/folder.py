@@ -49,38 +49,24 @@ def folder_parts(
     if size is not None and size < 1:
         raise InputError(f"the size of images must be at least 1 pixel, got {size}.")
     train = root / "train"
-    test = next((root / name for name in ("test", "val") if (root / name).is_dir()), None)
+    tests = [root / name for name in ("test", "val") if (root / name).is_dir()]
     if not train.is_dir():
-        train, test = root, None
+        train, tests = root, []
     names = _class_names(root, train, classes)
-    read = partial(_read, name=root.resolve().name, classes=names, size=size, workers=workers)
-    parts = [partial(read, train, per_class=per_class[0], complete=True)]
-    if test is not None:
-        parts.append(partial(read, test, per_class=per_class[1], complete=False))
-    return list(parts)
 
+    def read(folder: Path, most: int | None) -> Data:
+        """Read pictures into memory when they fit, else as a stream."""
+        paths, labels = _list(folder, names, most, complete=folder == train)
+        reader, rows, name = PictureReader(paths, size), torch.arange(len(paths)), root.resolve().name
+        numbers = torch.tensor(labels)
+        stream = StreamData(reader=reader, rows=rows, labels=numbers, classes=names, name=name, workers=workers)
+        if len(paths) * math.prod(reader.shape) <= memory_limit():
+            with Progress(f"reading {name}", len(paths)) as bar:
+                return stream.gather(rows, bar)
+        file = data_root() / "streams" / f"{_key(reader)}.rows"
+        return replace(stream, reader=RowCache(reader, file)) if RowCache.fits(reader, file.parent) else stream
 
-def _read(
-    folder: Path,
-    *,
-    name: str,
-    classes: tuple[str, ...],
-    size: int | None,
-    per_class: int | None,
-    complete: bool,
-    workers: int,
-) -> Data:
-    """Read pictures into memory when they fit, else as a stream; a ``complete`` part has pictures of every class."""
-    paths, labels = _list(folder, classes, per_class, complete=complete)
-    reader, every = PictureReader(paths, size), torch.arange(len(paths))
-    stream = StreamData(
-        reader=reader, rows=every, labels=torch.tensor(labels), classes=classes, name=name, workers=workers
-    )
-    if len(paths) * math.prod(reader.shape) <= memory_limit():
-        with Progress(f"reading {name}", len(paths)) as bar:
-            return stream.gather(every, bar)
-    file = data_root() / "streams" / f"{_key(reader)}.rows"
-    return replace(stream, reader=RowCache(reader, file)) if RowCache.fits(reader, file.parent) else stream
+    return [partial(read, folder, most) for folder, most in zip([train, *tests[:1]], per_class, strict=False)]
 
 
 def _class_names(root: Path, folder: Path, classes: Sequence[str] | str | Path | int | None) -> tuple[str, ...]:
