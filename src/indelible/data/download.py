@@ -69,22 +69,23 @@ def download(url: str, path: Path, digests: Sequence[str]) -> None:
         url = f"{_npm_registry()}/{url.removeprefix(_NPM)}"
     if not url.startswith(("https://", "http://")):
         raise InputError(f"cannot download {url}: only http and https addresses are supported.")
-    if path.exists() and all(has_digest(path, digest) for digest in digests):
+    if path.exists() and not any(mismatch(path, digest) for digest in digests):
         return
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    sessions = 2 if part.exists() else 1
-    for left in reversed(range(sessions)):
+    resumed = part.exists()
+    while True:
         _transfer(url, part)
-        try:
-            check_digests(part, digests, f"{path.name} from {url}", "It was deleted; run the command again.")
-        except DamagedFileError:
-            part.unlink()
-            if not left:
-                raise
-        else:
+        wrong = next(filter(None, (mismatch(part, digest) for digest in digests)), None)
+        if wrong is None:
             break
+        part.unlink()
+        if not resumed:
+            raise DamagedFileError(
+                f"{path.name} from {url} is not the expected file: {wrong}. It was deleted; run the command again."
+            )
+        resumed = False
     with disk_errors(path):
         part.replace(path)
 
@@ -103,21 +104,11 @@ def hash_file(path: Path, algorithm: str, *, unpacked: bool = False) -> str:
         raise DamagedFileError(f"{path} cannot be read ({error}). Check the path and its permissions.") from error
 
 
-def has_digest(path: Path, digest: str, *, unpacked: bool = False) -> bool:
-    """Tell whether a file hashes to ``digest``, written as ``"sha256:..."``; see :func:`hash_file`."""
+def mismatch(path: Path, digest: str, *, unpacked: bool = False) -> str | None:
+    """Return how a file differs from a digest such as ``"sha256:..."``; None if it does not. See :func:`hash_file`."""
     algorithm, _, wanted = digest.partition(":")
-    return hash_file(path, algorithm, unpacked=unpacked) == wanted
-
-
-def check_digests(path: Path, digests: Sequence[str], what: str, remedy: str) -> None:
-    """Refuse a file that does not have all of ``digests``; the error names ``what`` and ends in ``remedy``."""
-    for algorithm, _, wanted in (digest.partition(":") for digest in digests):
-        found = hash_file(path, algorithm)
-        if found != wanted:
-            raise DamagedFileError(
-                f"{what} is not the expected file: expected {algorithm} {wanted}, found {found} "
-                f"({path.stat().st_size:,} bytes). {remedy}"
-            )
+    found = hash_file(path, algorithm, unpacked=unpacked)
+    return None if found == wanted else f"expected {algorithm} {wanted}, found {found}"
 
 
 def _transfer(url: str, part: Path) -> None:

@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 import time
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from indelible.base.errors import DamagedFileError, InputError
@@ -24,7 +24,7 @@ from indelible.base.files import (
     write_json,
     write_tensors,
 )
-from indelible.data.download import UnreachableError, check_digests, download, has_digest, hash_file
+from indelible.data.download import UnreachableError, download, hash_file, mismatch
 from indelible.data.images import ImageData
 from indelible.data.sources.source import Pair, Place, Source
 
@@ -166,22 +166,18 @@ def _collect(source: Source, path: Path) -> list[Path]:
         raise InputError(f"{path} holds no files of {source.name}: expected some of {names}. Check the path.")
     # Of several files with one name (MNIST beside Fashion-MNIST), the one with the right content.
     return [
-        next((one for one in found if len(found) > 1 and _matches(one, source.contents[name])), found[0])
-        for name, found in candidates.items()
+        next((one for one in found if len(found) > 1 and not _mismatches(source, one)), found[0])
+        for found in candidates.values()
     ]
 
 
 def _known_archive(source: Source, path: Path) -> Path:
-    """Accept a file that is, by name or by digest, an archive that the set is published in."""
-    remedy = "Get it from the official place, or extract it and pass the folder."
-    if path.name in source.archives:
-        check_digests(path, source.archives[path.name], str(path), remedy)
-        return path
+    """Accept a file that is, by its digest, an archive that the set is published in."""
     found = hash_file(path, "sha256")
     if not any(f"sha256:{found}" in digests for digests in source.archives.values()):
         raise DamagedFileError(
             f"{path} is none of the archives of {source.name} ({', '.join(source.archives)}): its SHA-256 is {found}. "
-            f"{remedy}"
+            "Get it from the official place, or extract it and pass the folder."
         )
     return path
 
@@ -219,15 +215,15 @@ def _take(source: Source, path: Path, raw: Path) -> None:
     if not taken:
         raise DamagedFileError(f"{path} holds no files of {source.name}. Get it from an official place.")
     for one in taken:
-        good = source.contents[one.name.removesuffix(".gz")]
-        if good and not _matches(one, good):
-            algorithm, _, digest = good[0].partition(":")
+        wrong = _mismatches(source, one)
+        if wrong:
             raise DamagedFileError(
-                f"{one.name} is not the published file of {source.name}: expected {algorithm} {digest}, found "
-                f"{hash_file(one, algorithm, unpacked=True)}. Get it from an official place; nothing was installed."
+                f"{one.name} is not the published file of {source.name}: {wrong[0]}. Get it from an official place; "
+                "nothing was installed."
             )
 
 
-def _matches(path: Path, good: Sequence[str]) -> bool:
-    """Tell whether the content of a file, unpacked, has one of the good digests."""
-    return any(has_digest(path, digest, unpacked=True) for digest in good)
+def _mismatches(source: Source, path: Path) -> list[str]:
+    """Return how the content of a file, unpacked, differs from the published digests: any one of them is good."""
+    found = [mismatch(path, digest, unpacked=True) for digest in source.contents[path.name.removesuffix(".gz")]]
+    return [] if None in found else [text for text in found if text]
