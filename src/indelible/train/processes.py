@@ -227,10 +227,6 @@ def spread(work: Callable[[Path], None], *, devices: int, nodes: int = 1, folder
         if refusals.empty():  # else another process says the cause better
             last = str(error).strip().splitlines()[-1]
             raise IndelibleError(f"process {error.error_index} of {devices} failed: {last}") from error
-    finally:
-        for process in context.processes:
-            if process.is_alive():
-                process.terminate()
     if not refusals.empty():
         raise refusals.get()
 
