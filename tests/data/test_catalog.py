@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from indelible.base.errors import DamagedFileError, InputError, UnknownNameError
+from indelible.base.errors import DamagedFileError, InputError, StorageError, UnknownNameError
 from indelible.base.files import read_json, read_tensors, write_tensors
 from indelible.data import download as download_module
 from indelible.data import fetch, load
@@ -101,7 +101,7 @@ def test_truncated_archive_with_a_matching_digest_is_still_refused(tiny: Tiny, r
         with pytest.raises(DamagedFileError, match="not a whole archive"):
             fetch("cifar10")
     assert not (root / "cifar10").exists()
-    assert not list(root.glob(".cifar10*"))
+    assert [path.name for path in (root / "downloads" / "cifar10").iterdir()] == ["cifar.tar.gz"]
 
 
 def test_archive_of_other_files_is_refused(tiny: Tiny) -> None:
@@ -270,7 +270,29 @@ def test_failed_fetch_leaves_the_old_set(fetched: Path, tmp_path: Path) -> None:
     ):
         fetch("cifar10", place=tmp_path / "bad")
     assert len(load("cifar10")[0]) == 20
-    assert sorted(path.name for path in fetched.parent.iterdir()) == ["cifar10"]
+    assert sorted(path.name for path in fetched.iterdir()) == [IMAGES, MANIFEST]
+    assert not list((fetched.parent / "downloads" / "cifar10").iterdir())
+
+
+def test_full_disk_leaves_the_old_set(fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = (fetched / IMAGES).read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StorageError, match="disk is full"):
+            fetch("cifar10", place=tmp_path / "mine")
+    assert (fetched / IMAGES).read_bytes() == before
+    assert len(load("cifar10")[0]) == 20
+
+
+def test_a_set_without_its_manifest_is_fetched_again(fetched: Path, tmp_path: Path) -> None:
+    (fetched / MANIFEST).unlink()  # killed after the images were written
+    with pytest.raises(InputError, match=r"'cifar10' is not in .*Run: indelible data fetch cifar10$"):
+        load("cifar10")
+    fetch("cifar10", place=tmp_path / "mine")
+    assert len(load("cifar10")[0]) == 20
 
 
 def test_embedded_set_needs_no_fetch() -> None:

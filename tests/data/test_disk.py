@@ -2,7 +2,6 @@ import hashlib
 import io
 import os
 import tarfile
-import time
 from pathlib import Path
 
 import pytest
@@ -10,34 +9,8 @@ import pytest
 from indelible.base.errors import DamagedFileError, StorageError
 from indelible.base.files import disk_errors
 from indelible.data.download import hash_file, mismatch
-from indelible.data.install import extract, replacing_folder
+from indelible.data.install import extract
 from tests.data.makers import pixels, tar
-
-
-def test_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    target = tmp_path / "set"
-    with replacing_folder(target) as temporary:
-        (temporary / "a").write_text("one")
-        assert not target.exists()
-    assert (target / "a").read_text() == "one"
-    with pytest.raises(FileNotFoundError, match="missing/b"), replacing_folder(target) as temporary:
-        (temporary / "missing" / "b").write_text("two")
-    assert [path.name for path in target.iterdir()] == ["a"]
-    with replacing_folder(target) as temporary:
-        (temporary / "b").write_text("two")
-    assert [path.name for path in target.iterdir()] == ["b"]
-    assert [path.name for path in tmp_path.iterdir()] == ["set"]
-
-
-def test_leftovers_of_killed_processes_are_removed_after_an_hour(tmp_path: Path) -> None:
-    old, young, other = tmp_path / ".set.x.part", tmp_path / ".set.y.part", tmp_path / ".set2.x.part"
-    for folder in (old, young, other):
-        folder.mkdir()
-    for folder in (old, other):
-        os.utime(folder, (time.time() - 7200,) * 2)
-    with replacing_folder(tmp_path / "set"):
-        pass
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".set.y.part", ".set2.x.part", "set"]
 
 
 @pytest.mark.parametrize(("number", "reason"), [(28, "disk is full"), (13, "permission denied"), (5, "I/O")])

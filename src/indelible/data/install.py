@@ -1,17 +1,15 @@
 """Bring a named data set to disk, and read it from there.
 
 A fetched set is a folder with ``images.safetensors`` (the decoded images, with a digest of them) and ``manifest.json``
-(where they came from, and the digests of the files that they were read from). It appears in one rename, after
-everything in it has been checked.
+(where they came from, and the digests of the files that they were read from). Both are written when everything has been
+checked, the manifest last: a folder without it holds no set.
 """
 
-import contextlib
 import shutil
 import tarfile
 import tempfile
-import time
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from indelible.base.errors import DamagedFileError, InputError
@@ -32,62 +30,34 @@ MANIFEST = "manifest.json"
 IMAGES = "images.safetensors"
 _FORMAT = 1
 _DEPTH = 4
-_STALE_SECONDS = 3600
 
 
 def install(source: Source, folder: Path, place: Place | Path, downloads: Path) -> None:
-    """Put the data set ``source`` into ``folder``, whole or not at all; unfinished downloads wait in ``downloads``.
+    """Put the data set ``source`` into ``folder``; unfinished downloads wait in ``downloads``.
 
-    ``place`` is one of the set's places, or a folder, archive or file that the user has already.
+    ``place`` is one of the set's places, or a folder, archive or file that the user has already. What fails leaves the
+    set that was there before.
     """
     files = _obtain(source, place, downloads) if isinstance(place, Place) else _collect(source, place)
-    origin = place.name if isinstance(place, Place) else "local files"
-    with replacing_folder(folder) as temporary:
-        raw = temporary / "raw"
-        with disk_errors(raw):
-            raw.mkdir()
+    with disk_errors(downloads):
+        downloads.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=downloads) as name:
+        raw = Path(name)
         for path in files:
             _take(source, path, raw)
         pair = _decode(source, raw)
         listed = {
             path.name: {"sha256": file_digest(path), "size": path.stat().st_size} for path in sorted(raw.iterdir())
         }
-        shutil.rmtree(raw)
-        write_json(temporary / MANIFEST, {"format": _FORMAT, "name": source.name, "place": origin, "files": listed})
-        tensors = {
-            f"{part}_{what}": getattr(data, what)
-            for part, data in zip(("train", "test"), pair, strict=True)
-            for what in ("images", "labels")
-        }
-        write_tensors(temporary / IMAGES, tensors, {"format": _FORMAT, "tensors": tensor_digest(tensors)})
-    if isinstance(place, Place):
-        shutil.rmtree(downloads, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def replacing_folder(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder; when the block ends well, it takes the place of ``target``.
-
-    A process that is killed leaves the old folder, the new one, or - between two renames - the old one beside a
-    missing target; never a mixture. What it leaves is removed by a later call, after an hour: until then it may belong
-    to a living process.
-    """
-    with disk_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        for left in target.parent.glob(f".{target.name}.*.part"):
-            if time.time() - left.stat().st_mtime > _STALE_SECONDS:
-                shutil.rmtree(left, ignore_errors=True)
-        name = tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    temporary, old = Path(name) / "new", Path(name) / "old"
-    try:
-        temporary.mkdir()
-        yield temporary
-        with disk_errors(target):
-            if target.exists():
-                target.rename(old)
-            temporary.rename(target)
-    finally:
-        shutil.rmtree(name, ignore_errors=True)
+    tensors = {
+        f"{part}_{what}": getattr(data, what)
+        for part, data in zip(("train", "test"), pair, strict=True)
+        for what in ("images", "labels")
+    }
+    write_tensors(folder / IMAGES, tensors, {"format": _FORMAT, "tensors": tensor_digest(tensors)})
+    origin = place.name if isinstance(place, Place) else "local files"
+    write_json(folder / MANIFEST, {"format": _FORMAT, "name": source.name, "place": origin, "files": listed})
+    shutil.rmtree(downloads, ignore_errors=True)
 
 
 def read_installed(source: Source, folder: Path) -> Pair:

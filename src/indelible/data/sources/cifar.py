@@ -42,7 +42,7 @@ def read_python(path: Path, label_key: bytes) -> Rows:
 
 def read_sheet(path: Path) -> npt.NDArray[np.uint8]:
     """Read images (N, 3, 32, 32) from a PNG of 1,024 pixels a row."""
-    with reading(path), opened(path, ["PNG"]) as picture:
+    with opened(path, ["PNG"]) as picture:
         return np.asarray(picture).reshape(picture.height, 32, 32, 3).transpose(0, 3, 1, 2)
 
 

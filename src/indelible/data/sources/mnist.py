@@ -37,7 +37,7 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
         if content.startswith(_GZIP):
             content = gzip.decompress(content)
         if not content.startswith(_UNSIGNED_BYTES):
-            raise DamagedFileError(f"it begins with {content[:4].hex() or 'nothing'}, expected 000008")
+            raise ValueError(f"it begins with {content[:4].hex() or 'nothing'}, expected 000008")
         axes = content[3]
         shape = np.frombuffer(content, ">u4", axes, 4)
         return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape.tolist())
