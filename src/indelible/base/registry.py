@@ -79,7 +79,6 @@ class MethodRegistry(Registry[MethodInfo]):
     def __init__(self, what: str, *, group: str, base: str, needs: str = "run(self, job)") -> None:
         super().__init__(what)
         self.group, self.base, self.needs = group, base, needs
-        self._installed: dict[str, MethodInfo] = {}
 
     def register(self, *, name: str, **about: str) -> Callable[[Kind], Kind]:
         """Return a decorator that registers a class with what :class:`MethodInfo` says of it."""
@@ -112,7 +111,7 @@ class MethodRegistry(Registry[MethodInfo]):
         return super().__iter__()
 
     def load_installed(self) -> list[str]:
-        """Load every entry point that is not loaded yet; return why some could not be, one sentence each.
+        """Load every entry point; return why some could not be, one sentence each.
 
         A package that is broken must not keep anybody from the methods of the others.
         """
@@ -142,9 +141,6 @@ class MethodRegistry(Registry[MethodInfo]):
     def _loaded(self, points: EntryPoints) -> MethodInfo:
         """Load an entry point and register its method, once; whatever goes wrong names the entry point."""
         point = next(iter(points))
-        known = self._entries.get(point.name)
-        if known is not None and known is self._installed.get(point.name):
-            return known
         origin = ", ".join(f"{one.value} of {one.dist.name if one.dist else 'an unknown package'}" for one in points)
         where = f"the entry point {point.name!r} of the group {self.group!r} ({origin})"
         if len(points) > 1:
@@ -154,22 +150,21 @@ class MethodRegistry(Registry[MethodInfo]):
             taken = self._entries.get(point.name)
             if taken is not None and taken.build is not info.build:
                 raise InputError(f"the name belongs to {taken.title!r} already. Choose another one.")
-            self._installed[point.name] = taken or self.add(info)
+            return taken or self.add(info)
         except IndelibleError as error:
             raise InputError(f"{where} cannot be used: {error}") from error
         except Exception as error:
             raise InputError(
                 f"{where} cannot be loaded: {type(error).__name__}: {error}. Fix or uninstall its package."
             ) from error
-        return self._installed[point.name]
 
     def _info(self, name: str, value: Any) -> MethodInfo:
         """Make a record of what an entry point of this name gave."""
         if callable(value) and not isinstance(value, type):
-            made = value() or self._entries.get(name)
-            if made is None:
+            made = None if name in self._entries else value()
+            if made is None and name not in self._entries:
                 raise InputError(f"{value.__name__}() registered no {self.what} of this name.")
-            value = made
+            value = self._entries.get(name, made)
         if not isinstance(value, type | MethodInfo):
             raise InputError(
                 f"expected a class, a MethodInfo or a function that registers one, got {type(value).__name__}."
