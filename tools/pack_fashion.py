@@ -1,7 +1,7 @@
 """Rebuild the embedded data set (src/indelible/data/assets/fashion-mini.xz) byte for byte.
 
 Source: Fashion-MNIST (Zalando SE, MIT licence), four IDX files, gzipped or not. Debian ships them as the package
-`dataset-fashion-mnist`; `indelible data fetch fashion-mnist` downloads them.
+`dataset-fashion-mnist`; `src/indelible/data/sources/sources.toml` has the address of the official ones.
 
 Which images: for every class the 750 training and 200 test images whose SHA-256 of "fashion-mini/SPLIT/INDEX" is
 smallest - a random choice that depends on no library's generator.

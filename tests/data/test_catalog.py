@@ -1,7 +1,6 @@
 """Fetching, verifying and loading named sets, with tiny sets in place of the real ones and a server on this machine."""
 
 import hashlib
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,13 +11,12 @@ import pytest
 import torch
 
 from indelible.base.errors import DamagedFileError, InputError, StorageError, UnknownNameError
-from indelible.base.files import read_json, write_tensors
+from indelible.base.files import read_json, read_tensors, write_tensors
 from indelible.data import download as download_module
 from indelible.data import fetch, load
 from indelible.data.catalog import data_root
-from indelible.data.install import DECODED, MANIFEST
-from indelible.data.sources import SOURCES, Place, RemoteFile, Source
-from indelible.data.sources.source import Rows
+from indelible.data.install import IMAGES, MANIFEST
+from indelible.data.sources import SOURCES, Place, Source
 from tests.data.makers import cifar10_files, labels, pixels, tar, write_files, write_mnist, write_picture
 from tests.data.servers import Site, serving
 
@@ -52,8 +50,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Place], str], Source
 
 def _web(site: Site, name: str = "cifar.tar.gz", digest: str | None = None, place: str = "binary") -> Place:
     content = site.files.get(name, b"")
-    file = RemoteFile(name=name, url=f"{site.url}/{name}", digests=(digest or _sha256(content),))
-    return Place(name=place, title=place, files=(file,))
+    return Place(name=place, title=place, host=site.url, files={name: (digest or _sha256(content),)})
 
 
 Tiny = Callable[..., Source]
@@ -71,10 +68,11 @@ def test_fetch_installs_a_checked_folder(tiny: Tiny, root: Path, kind: str) -> N
     train, test = load("cifar10")
     assert torch.equal(test.gather(torch.arange(4)).images, torch.from_numpy(pixels(4, seed=5)))
     assert train.labels.tolist() == labels(4) * 5
-    assert sorted(path.name for path in (root / "cifar10" / "raw").iterdir()) == sorted(files)
+    assert sorted(path.name for path in (root / "cifar10").iterdir()) == [IMAGES, MANIFEST]
     manifest = read_json(root / "cifar10" / MANIFEST)
     assert manifest["place"] == "binary"
-    assert {f"sha256:{entry['sha256']}" for entry in manifest["files"].values()} == set(map(_sha256, files.values()))
+    listed = {name: f"sha256:{entry['sha256']}" for name, entry in manifest["files"].items()}
+    assert listed == {name: _sha256(content) for name, content in files.items()}
     assert sorted(path.name for path in root.iterdir()) == ["cifar10", "downloads"]
     assert not list((root / "downloads").iterdir())
     fetch("cifar10")
@@ -103,7 +101,7 @@ def test_truncated_archive_with_a_matching_digest_is_still_refused(tiny: Tiny, r
         with pytest.raises(DamagedFileError, match="not a whole archive"):
             fetch("cifar10")
     assert not (root / "cifar10").exists()
-    assert not list(root.glob(".cifar10*"))
+    assert [path.name for path in (root / "downloads" / "cifar10").iterdir()] == ["cifar.tar.gz"]
 
 
 def test_archive_of_other_files_is_refused(tiny: Tiny) -> None:
@@ -160,7 +158,7 @@ def test_wrong_local_files_are_refused(tiny: Tiny, tmp_path: Path) -> None:
     site = Site({"cifar.tar.gz": tar(files)}, url="http://127.0.0.1:9")
     tiny([_web(site)])
     write_files(tmp_path / "a", {"cifar.tar.gz": tar(files)[:-1]})
-    with pytest.raises(DamagedFileError, match=r"cifar\.tar\.gz is not the expected file: expected sha256"):
+    with pytest.raises(DamagedFileError, match=r"a/cifar\.tar\.gz is none of the archives of cifar10 .*its SHA-256 is"):
         fetch("cifar10", place=tmp_path / "a")
     write_files(tmp_path / "b", {"other.tar.gz": b"something"})
     with pytest.raises(DamagedFileError, match=r"other\.tar\.gz is none of the archives of cifar10 \(cifar\.tar\.gz\)"):
@@ -224,70 +222,45 @@ def fetched(tiny: Tiny, root: Path, tmp_path: Path) -> Path:
     return root / "cifar10"
 
 
-def test_cache_is_used_and_rebuilt_when_stale(fetched: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_altered_images_are_refused_and_fetched_again(fetched: Path, tmp_path: Path) -> None:
     wanted = load("cifar10")[0].digest()
-    cache = fetched / DECODED
-    whole = cache.read_bytes()
-    reads: list[Path] = []
-
-    def read(folder: Path) -> tuple[Rows, Rows]:
-        reads.append(folder)
-        return original(folder)
-
-    original = SOURCES["cifar10"].rows
-    monkeypatch.setitem(SOURCES._entries, "cifar10", replace(SOURCES["cifar10"], rows=read))
-    assert load("cifar10")[0].digest() == wanted
-    assert not reads
+    stored = fetched / IMAGES
+    whole = stored.read_bytes()
     altered = bytearray(whole)
     altered[-5] ^= 1
     for damage in (bytes(altered), whole[:-9], b"", None):
         if damage is None:
-            cache.unlink()
+            stored.unlink()
         else:
-            cache.write_bytes(damage)
-        reads.clear()
+            stored.write_bytes(damage)
+        with pytest.raises(DamagedFileError, match=r"images\.safetensors.*Run 'indelible data fetch cifar10' again"):
+            load("cifar10")
+        fetch("cifar10", place=tmp_path / "mine")
         assert load("cifar10")[0].digest() == wanted
-        assert len(reads) == 1
-        assert cache.read_bytes() == whole
-    write_tensors(cache, {"train_images": torch.zeros(1)}, {"format": 1})
+        assert stored.read_bytes() == whole
+    write_tensors(stored, {"train_images": torch.zeros(1)}, {"format": 1})
+    with pytest.raises(DamagedFileError, match="have changed since they were fetched"):
+        load("cifar10")
+
+
+def test_a_damaged_set_is_not_taken_for_a_fetched_one(tiny: Tiny, root: Path) -> None:
+    site = Site({"cifar.tar.gz": tar(cifar10_files("png", 4))})
+    with serving(site):
+        tiny([_web(site)])
+        fetch("cifar10")
+        for name, content in ((IMAGES, b"x"), (MANIFEST, b"[]"), (MANIFEST, b"{}")):
+            (root / "cifar10" / name).write_bytes(content)
+            fetch("cifar10")
+            assert len(load("cifar10")[1]) == 4
+            assert read_json(root / "cifar10" / MANIFEST)["place"] == "binary"
+    assert len(site.requests) == 4
+
+
+def test_sets_that_older_versions_fetched_are_read(fetched: Path) -> None:
+    wanted = load("cifar10")[0].digest()
+    tensors, metadata = read_tensors(fetched / IMAGES)
+    write_tensors(fetched / IMAGES, tensors, {**metadata, "files": "0" * 64})  # they were bound to files beside them
     assert load("cifar10")[0].digest() == wanted
-
-
-def test_cache_of_other_files_is_not_used(fetched: Path, tmp_path: Path) -> None:
-    before = (fetched / DECODED).read_bytes()
-    manifest = json.loads((fetched / MANIFEST).read_text())
-    manifest["files"]["test_batch.png"]["sha256"] = "0" * 64
-    (fetched / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(DamagedFileError, match=r"test_batch\.png.*indelible data fetch cifar10"):
-        load("cifar10")
-    assert (fetched / DECODED).read_bytes() == before
-    fetch("cifar10", place=tmp_path / "mine")
-    assert len(load("cifar10")[1]) == 4
-
-
-def test_altered_or_missing_files_are_named_when_needed(fetched: Path) -> None:
-    (fetched / DECODED).unlink()
-    (fetched / "raw" / "test_batch.png").write_bytes(b"x")
-    with pytest.raises(DamagedFileError, match=r"test_batch\.png.*Run 'indelible data fetch cifar10' again"):
-        load("cifar10")
-    (fetched / "raw" / "test_batch.png").unlink()
-    with pytest.raises(DamagedFileError, match=r"test_batch\.png is missing"):
-        load("cifar10")
-    (fetched / MANIFEST).write_text("[]")
-    with pytest.raises(DamagedFileError, match="not a list of files"):
-        load("cifar10")
-
-
-def test_read_only_disk_works_without_a_cache(fetched: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from indelible.data import install
-
-    def refuse(*_: object) -> None:
-        raise StorageError("cannot write: permission denied.")
-
-    (fetched / DECODED).unlink()
-    monkeypatch.setattr(install, "write_tensors", refuse)
-    assert len(load("cifar10")[0]) == 20
-    assert not (fetched / DECODED).exists()
 
 
 def test_failed_fetch_leaves_the_old_set(fetched: Path, tmp_path: Path) -> None:
@@ -297,7 +270,29 @@ def test_failed_fetch_leaves_the_old_set(fetched: Path, tmp_path: Path) -> None:
     ):
         fetch("cifar10", place=tmp_path / "bad")
     assert len(load("cifar10")[0]) == 20
-    assert sorted(path.name for path in fetched.parent.iterdir()) == ["cifar10"]
+    assert sorted(path.name for path in fetched.iterdir()) == [IMAGES, MANIFEST]
+    assert not list((fetched.parent / "downloads" / "cifar10").iterdir())
+
+
+def test_full_disk_leaves_the_old_set(fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = (fetched / IMAGES).read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StorageError, match="disk is full"):
+            fetch("cifar10", place=tmp_path / "mine")
+    assert (fetched / IMAGES).read_bytes() == before
+    assert len(load("cifar10")[0]) == 20
+
+
+def test_a_set_without_its_manifest_is_fetched_again(fetched: Path, tmp_path: Path) -> None:
+    (fetched / MANIFEST).unlink()  # killed after the images were written
+    with pytest.raises(InputError, match=r"'cifar10' is not in .*Run: indelible data fetch cifar10$"):
+        load("cifar10")
+    fetch("cifar10", place=tmp_path / "mine")
+    assert len(load("cifar10")[0]) == 20
 
 
 def test_embedded_set_needs_no_fetch() -> None:

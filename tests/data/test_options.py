@@ -5,17 +5,17 @@ import torch
 
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.data import load
-from indelible.data.catalog import DataOptions, split_options
+from indelible.data.catalog import split_options
 
 
 def test_names_without_options_stay() -> None:
-    assert split_options("cifar10") == ("cifar10", DataOptions())
+    assert split_options("cifar10") == ("cifar10", {})
 
 
 def test_options_are_read() -> None:
     bare, options = split_options("data/imagenet?size=224&per_class=500,50&classes=list.txt")
     assert bare == "data/imagenet"
-    assert options == DataOptions(size=224, per_class=(500, 50), classes="list.txt")
+    assert options == {"size": 224, "per_class": (500, 50), "classes": "list.txt"}
 
 
 def test_a_part_of_a_set_is_the_same_every_time() -> None:

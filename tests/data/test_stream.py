@@ -26,7 +26,7 @@ class Counting:
     """A reader that counts what it decodes in this process."""
 
     def __init__(self, images: Tensor = IMAGES) -> None:
-        self.images, self.decoded = images, list[int]()
+        self.images, self.decoded, self.shape = images, list[int](), SHAPE
 
     def __len__(self) -> int:
         return len(self.images)
@@ -36,21 +36,19 @@ class Counting:
         return self.images[index]
 
 
-def stream(reader: Any = None, cache: RowCache | None = None, workers: int = 0) -> StreamData:
+def stream(reader: Any = None, workers: int = 0) -> StreamData:
     return StreamData(
         reader=reader or Counting(),
         rows=torch.arange(COUNT),
         labels=LABELS,
         classes=MEMORY.classes,
-        shape=SHAPE,
         name="s",
-        cache=cache,
         workers=workers,
     )
 
 
-def rows(path: Path) -> RowCache:
-    return RowCache(path / "s.rows", COUNT, 90)
+def kept(path: Path, reader: Any = None) -> RowCache:
+    return RowCache(reader or Counting(), path / "s.rows")
 
 
 def assert_same(one: Data, other: Data) -> None:
@@ -64,9 +62,9 @@ def assert_same(one: Data, other: Data) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("kept", [False, True])
-def test_equals_memory_batch_for_batch(tmp_path: Path, workers: int, kept: bool) -> None:
-    data = stream(cache=rows(tmp_path) if kept else None, workers=workers)
+@pytest.mark.parametrize("cached", [False, True])
+def test_equals_memory_batch_for_batch(tmp_path: Path, workers: int, cached: bool) -> None:
+    data = stream(kept(tmp_path) if cached else None, workers=workers)
     assert isinstance(data, Data)
     assert_same(data, MEMORY)
     part = torch.tensor([20, 3, 3, 7])
@@ -98,11 +96,11 @@ def test_training_batches_are_the_same(workers: int) -> None:
 
 def test_images_are_decoded_once(tmp_path: Path) -> None:
     reader = Counting()
-    data = stream(reader, rows(tmp_path))
+    data = stream(kept(tmp_path, reader))
     data.digest()
     assert sorted(reader.decoded) == list(range(COUNT))
     again = Counting()
-    assert stream(again, rows(tmp_path)).digest() == MEMORY.digest()
+    assert stream(kept(tmp_path, again)).digest() == MEMORY.digest()
     assert again.decoded == [], "the file of rows is used by the next process too"
     assert data.digest() == MEMORY.digest()
     assert len(reader.decoded) == COUNT
@@ -110,7 +108,7 @@ def test_images_are_decoded_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["pixels", "mark", "zeros", "cut"])
 def test_torn_row_is_decoded_again(tmp_path: Path, damage: str) -> None:
-    stream(cache=rows(tmp_path)).digest()
+    stream(kept(tmp_path)).digest()
     path = tmp_path / "s.rows"
     content = bytearray(path.read_bytes())
     start = 7 * 94
@@ -124,22 +122,19 @@ def test_torn_row_is_decoded_again(tmp_path: Path, damage: str) -> None:
         content = content[:-100]
     path.write_bytes(content)
     reader = Counting()
-    assert stream(reader, rows(tmp_path)).digest() == MEMORY.digest()
+    assert stream(kept(tmp_path, reader)).digest() == MEMORY.digest()
     assert sorted(reader.decoded) == (list(range(COUNT)) if damage == "cut" else [7])
     reader.decoded.clear()
-    assert stream(reader, rows(tmp_path)).digest() == MEMORY.digest()
+    assert stream(kept(tmp_path, reader)).digest() == MEMORY.digest()
     assert reader.decoded == []
 
 
 def test_black_images_have_a_mark_too(tmp_path: Path) -> None:
-    cache = RowCache(tmp_path / "black.rows", 2, 4)
-    into = np.ones(4, np.uint8)
-    assert not cache.read(0, into)
-    for value in range(4):
-        cache.write(0, np.full(4, value, np.uint8))
-        assert cache.read(0, into)
-        assert into.tolist() == [value] * 4
-    assert not cache.read(1, into)
+    reader = Counting(torch.stack([torch.full(SHAPE, value, dtype=torch.uint8) for value in range(4)]))
+    cache = kept(tmp_path, reader)
+    for _ in range(2):
+        assert [int(cache[index].float().mean()) for index in range(4)] == [0, 1, 2, 3]
+    assert reader.decoded == [0, 1, 2, 3]
 
 
 def test_full_disk_only_costs_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,24 +144,26 @@ def test_full_disk_only_costs_time(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "pwrite", full)
-    assert stream(cache=rows(tmp_path)).digest() == MEMORY.digest()
-    assert RowCache.fits(tmp_path / "new" / "folder", 1, 1)
-    assert not RowCache.fits(tmp_path, 1 << 40, 1 << 20)
+    assert stream(kept(tmp_path)).digest() == MEMORY.digest()
+    assert RowCache.fits(Counting(), tmp_path / "new" / "folder")
+    huge = Counting()
+    huge.shape = (3, 1 << 30, 1 << 20)
+    assert not RowCache.fits(huge, tmp_path)
 
 
 def test_row_cache_travels_to_other_processes(tmp_path: Path) -> None:
-    cache = rows(tmp_path)
-    cache.write(3, IMAGES[3].flatten().numpy())
-    into = np.empty(90, np.uint8)
-    assert pickle.loads(pickle.dumps(cache)).read(3, into)  # noqa: S301
-    assert into.tolist() == IMAGES[3].flatten().tolist()
+    cache = kept(tmp_path)
+    cache[3]
+    again = pickle.loads(pickle.dumps(cache))  # noqa: S301
+    assert torch.equal(again[3], IMAGES[3])
+    assert again.reader.decoded == [3], "read from the file"
 
 
 def test_wrong_labels_are_refused() -> None:
     with pytest.raises(InputError, match=r"must be int64 of shape \(23,\)"):
-        StreamData(reader=Counting(), rows=torch.arange(COUNT), labels=LABELS[:4], classes=("a",), shape=SHAPE)
+        StreamData(reader=Counting(), rows=torch.arange(COUNT), labels=LABELS[:4], classes=("a",))
     with pytest.raises(InputError, match=r"must lie in 0\.\.0"):
-        StreamData(reader=Counting(), rows=torch.arange(COUNT), labels=LABELS, classes=("a",), shape=SHAPE)
+        StreamData(reader=Counting(), rows=torch.arange(COUNT), labels=LABELS, classes=("a",))
 
 
 class Items(Dataset[Any]):
@@ -190,11 +187,12 @@ def _picture(image: Tensor) -> Image.Image:
     "convert",
     [lambda x: x, lambda x: x.float() / 255, lambda x: x.numpy(), lambda x: x.permute(1, 2, 0).numpy(), _picture],
 )
-@pytest.mark.parametrize("limit", [None, 0])
-def test_datasets_of_every_kind_of_item(convert: Any, limit: int | None) -> None:
+@pytest.mark.parametrize("streamed", [False, True])
+def test_datasets_of_every_kind_of_item(convert: Any, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INDELIBLE_MEMORY_GB", "0" if streamed else "1")
     items = [(convert(image), label) for image, label in zip(IMAGES, LABELS.tolist(), strict=True)]
-    data = from_dataset(Items(items), classes=["a", "b", "c", "d"], name="s", limit=limit)
-    assert isinstance(data, StreamData if limit == 0 else ImageData)
+    data = from_dataset(Items(items), classes=["a", "b", "c", "d"], name="s")
+    assert isinstance(data, StreamData if streamed else ImageData)
     assert_same(data, MEMORY)
 
 
@@ -230,10 +228,13 @@ GOOD = (IMAGES[0], 1)
         ([GOOD, (IMAGES[0], 9)], r"must lie in 0\.\.3"),
     ],
 )
-@pytest.mark.parametrize("limit", [None, 0])
-def test_wrong_items_are_refused_by_index(items: list[Any], reason: str, limit: int | None) -> None:
+@pytest.mark.parametrize("gigabytes", ["0", "1"])
+def test_wrong_items_are_refused_by_index(
+    items: list[Any], reason: str, gigabytes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INDELIBLE_MEMORY_GB", gigabytes)
     with pytest.raises(InputError, match=reason):
-        from_dataset(Items(items), classes=4, name="s", limit=limit)
+        from_dataset(Items(items), classes=4, name="s")
 
 
 class Endless(IterableDataset[Any]):
@@ -254,6 +255,8 @@ def test_other_datasets_are_refused() -> None:
 
 class Fickle:
     """A reader one of whose files has been damaged since it was listed."""
+
+    shape = SHAPE
 
     def __len__(self) -> int:
         return COUNT

@@ -2,8 +2,6 @@
 
 import importlib
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -34,9 +32,10 @@ def import_named(name: str, *, expected: str) -> Any:
     module_name, _, path = name.partition(":")
     if not module_name or not path or module_name.startswith("."):
         raise InputError(f"expected {expected!r}, got {name!r}.")
+    folder = str(Path.cwd())
+    sys.path.append(folder)  # last, so that it can shadow nothing: an installed command does not search it
     try:
-        with _working_folder():
-            module = importlib.import_module(module_name)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise  # something that the user's module imports: the traceback shows where
@@ -44,20 +43,9 @@ def import_named(name: str, *, expected: str) -> Any:
             f"cannot import {name!r}: there is no module {error.name!r}. "
             "Install it, put its folder on PYTHONPATH, or run from the folder that holds it."
         ) from error
+    finally:
+        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folder)]
     try:
         return reduce(getattr, path.split("."), module)
     except AttributeError as error:
         raise InputError(f"module {module_name!r} has no {path!r}. Check the name after the colon.") from error
-
-
-@contextmanager
-def _working_folder() -> Iterator[None]:
-    """Search the working folder for modules, last, so that it can shadow nothing: an installed command does not."""
-    folder = str(Path.cwd())
-    sys.path.append(folder)
-    try:
-        yield
-    finally:
-        sys.path.reverse()
-        sys.path.remove(folder)
-        sys.path.reverse()

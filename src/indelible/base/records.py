@@ -6,10 +6,13 @@ A record is a frozen, JSON-able value. Rates are fractions in [0, 1]; only table
 import math
 import os
 import platform
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
@@ -45,13 +48,9 @@ def hardware(device: torch.device | str = "cpu") -> Mapping[str, Any]:
 
 @cache
 def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as handle:  # noqa: PTH123 - a kernel interface, not a file of ours
-            for line in handle:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
+    with suppress(OSError):
+        if named := re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text("utf-8"), re.MULTILINE):
+            return named[1].strip()
     return platform.processor() or platform.machine()
 
 
@@ -75,7 +74,7 @@ def plain(value: Any) -> Any:
     elif hasattr(value, "to_json"):
         converted = value.to_json()
     elif hasattr(value, "__dataclass_fields__"):
-        converted = {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+        converted = JsonFields.to_json(value)
     else:
         raise TypeError(f"cannot store a {type(value).__name__} in a record")
     return converted
@@ -92,7 +91,7 @@ class JsonFields:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class Record(JsonFields):
     """One run of one verb, ``"embed"``, ``"attack"`` or ``"train"``.
 
     ``inputs`` are digests and names of what went in (data, model, key), ``seconds`` the time of all sessions of a
@@ -112,7 +111,7 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as plain JSON values."""
-        return {"format": _FORMAT, **{name: plain(value) for name, value in asdict(self).items()}}
+        return {"format": _FORMAT, **super().to_json()}
 
     @classmethod
     def from_json(cls, value: Any) -> Self:

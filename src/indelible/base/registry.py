@@ -29,10 +29,10 @@ class MethodInfo:
     """
 
     name: str
-    title: str
-    paper: str
-    summary: str
-    cost: str
+    title: str = ""
+    paper: str = ""
+    summary: str = ""
+    cost: str = ""
     build: type[Any]
 
 
@@ -62,11 +62,11 @@ class Registry(Generic[T]):
         return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries())
 
     def entries(self) -> list[T]:
         """Return all records in the order of registration."""
-        return list(self._entries.values())
+        return [self._entries[name] for name in self]
 
 
 class MethodRegistry(Registry[MethodInfo]):
@@ -79,15 +79,12 @@ class MethodRegistry(Registry[MethodInfo]):
     def __init__(self, what: str, *, group: str, base: str, needs: str = "run(self, job)") -> None:
         super().__init__(what)
         self.group, self.base, self.needs = group, base, needs
-        self._installed: dict[str, MethodInfo] = {}
 
-    def register(
-        self, *, name: str, title: str = "", paper: str = "", summary: str = "", cost: str = ""
-    ) -> Callable[[Kind], Kind]:  # fmt: skip
+    def register(self, *, name: str, **about: str) -> Callable[[Kind], Kind]:
         """Return a decorator that registers a class with what :class:`MethodInfo` says of it."""
 
         def add(kind: Kind) -> Kind:
-            self.add(MethodInfo(name=name, title=title, paper=paper, summary=summary, cost=cost, build=kind))
+            self.add(MethodInfo(name=name, build=kind, **about))
             return kind
 
         return add
@@ -109,20 +106,12 @@ class MethodRegistry(Registry[MethodInfo]):
             return False
 
     def __iter__(self) -> Iterator[str]:
+        """Yield all names: those of this package in the order of registration, then those of entry points."""
         self.load_installed()
         return super().__iter__()
 
-    def __len__(self) -> int:
-        self.load_installed()
-        return super().__len__()
-
-    def entries(self) -> list[MethodInfo]:
-        """Return all records: those of this package in the order of registration, then those of entry points."""
-        self.load_installed()
-        return super().entries()
-
     def load_installed(self) -> list[str]:
-        """Load every entry point that is not loaded yet; return why some could not be, one sentence each.
+        """Load every entry point; return why some could not be, one sentence each.
 
         A package that is broken must not keep anybody from the methods of the others.
         """
@@ -137,53 +126,53 @@ class MethodRegistry(Registry[MethodInfo]):
 
     def name_of(self, kind: type[Any]) -> str:
         """Return the name of a method's class: the registered one, or ``package.module:Class``."""
-        for known in (super().entries, self.entries):  # others' packages are loaded only when ours do not have it
-            for info in known():
-                if info.build is kind:
-                    return info.name
+        # Others' packages are loaded only when ours do not have it.
+        known = self._registered(kind) or next((info for info in self.entries() if info.build is kind), None)
+        if known is not None:
+            return known.name
         if not self._fits(kind):
             raise UnknownNameError(self.what, kind.__name__, self)
         return f"{kind.__module__}:{kind.__qualname__}"
 
+    def _registered(self, kind: Any) -> MethodInfo | None:
+        """Return the record of a class, if it is registered already."""
+        return next((info for info in self._entries.values() if info.build is kind), None)
+
     def _loaded(self, points: EntryPoints) -> MethodInfo:
         """Load an entry point and register its method, once; whatever goes wrong names the entry point."""
         point = next(iter(points))
-        known = self._entries.get(point.name)
-        if known is not None and known is self._installed.get(point.name):
-            return known
         origin = ", ".join(f"{one.value} of {one.dist.name if one.dist else 'an unknown package'}" for one in points)
         where = f"the entry point {point.name!r} of the group {self.group!r} ({origin})"
         if len(points) > 1:
             raise InputError(f"{where} is there more than once. Uninstall all but one of these packages.")
         try:
             info = self._info(point.name, point.load())
-            if info.name != point.name:
-                raise InputError(f"its MethodInfo has the name {info.name!r}. Give both the same name.")
-            taken = self._entries.get(info.name)
+            taken = self._entries.get(point.name)
             if taken is not None and taken.build is not info.build:
                 raise InputError(f"the name belongs to {taken.title!r} already. Choose another one.")
-            self._installed[point.name] = taken or self.add(info)
+            return taken or self.add(info)
         except IndelibleError as error:
             raise InputError(f"{where} cannot be used: {error}") from error
         except Exception as error:
             raise InputError(
                 f"{where} cannot be loaded: {type(error).__name__}: {error}. Fix or uninstall its package."
             ) from error
-        return self._installed[point.name]
 
     def _info(self, name: str, value: Any) -> MethodInfo:
         """Make a record of what an entry point of this name gave."""
-        if not isinstance(value, type | MethodInfo) and callable(value):
-            made = value()
+        if callable(value) and not isinstance(value, type):
+            made = None if name in self._entries else value()
             if made is None and name not in self._entries:
                 raise InputError(f"{value.__name__}() registered no {self.what} of this name.")
-            value = self._entries[name] if made is None else made
-        elif not isinstance(value, type | MethodInfo):
+            value = self._entries.get(name, made)
+        if not isinstance(value, type | MethodInfo):
             raise InputError(
                 f"expected a class, a MethodInfo or a function that registers one, got {type(value).__name__}."
             )
-        known = self._entries.get(name)
-        return known if known is not None and known.build is value else self._described(name, value)
+        info = self._described(name, value)
+        if info.name != name:
+            raise InputError(f"its MethodInfo has the name {info.name!r}. Give both the same name.")
+        return info
 
     def _named(self, name: str) -> MethodInfo:
         """Import ``package.module:Class``; a name of this form builds the method again wherever it is read."""
@@ -196,31 +185,15 @@ class MethodRegistry(Registry[MethodInfo]):
                 f"cannot import {name!r}: {type(error).__name__}: {error}. Fix the module, or install what it needs."
             ) from error
         # The module may have registered it under a name of its own.
-        known = next((info for info in super().entries() if info.build is found), None)
-        return replace(known or self._described(name, found), name=name)
+        return replace(self._registered(found) or self._described(name, found), name=name)
 
     def _described(self, name: str, found: Any) -> MethodInfo:
         """Return a record of what was found, a class or a record; refuse what is not a usable method."""
-        if isinstance(found, MethodInfo):
-            self._check(found.build)
-            return found
-        self._check(found)
-        summary = (inspect.getdoc(found) or "").partition("\n")[0]
-        return MethodInfo(
-            name=name, title=found.__name__, paper=found.__module__, summary=summary or "no description",
-            cost="unknown", build=found,
-        )  # fmt: skip
-
-    def _fits(self, kind: Any) -> bool:
+        kind = found.build if isinstance(found, MethodInfo) else found
         base = import_named(self.base, expected=_OUTSIDE)
-        return isinstance(kind, type) and issubclass(kind, base) and kind is not base
-
-    def _check(self, kind: Any) -> None:
-        """Refuse what is not a usable method."""
         if not self._fits(kind):
             got = f"the class {kind.__name__}" if isinstance(kind, type) else f"a {type(kind).__name__}"
             raise InputError(f"a {self.what} is a class that derives from {self.base.replace(':', '.')}, got {got}.")
-        base = import_named(self.base, expected=_OUTSIDE)
         own, given = (inspect.getattr_static(one, self.needs.partition("(")[0]) for one in (kind, base))
         if own is given:
             raise InputError(f"{kind.__name__} has no method {self.needs}. A {base.__name__} does its work there.")
@@ -229,3 +202,13 @@ class MethodRegistry(Registry[MethodInfo]):
                 f"{kind.__name__} has settings but is not a dataclass. Decorate it: "
                 "@dataclass(frozen=True, kw_only=True)."
             )
+        if isinstance(found, MethodInfo):
+            return found
+        summary = (inspect.getdoc(kind) or "").partition("\n")[0] or "no description"
+        return MethodInfo(
+            name=name, title=kind.__name__, paper=kind.__module__, summary=summary, cost="unknown", build=kind
+        )
+
+    def _fits(self, kind: Any) -> bool:
+        base = import_named(self.base, expected=_OUTSIDE)
+        return isinstance(kind, type) and issubclass(kind, base) and kind is not base

@@ -75,7 +75,9 @@ def size_of(name: str) -> DataSize:
         if bare not in SOURCES:
             raise
         known = SOURCES[bare]
-        return DataSize(options.train or known.train, options.test or known.test, len(known.classes), known.shape)
+        return DataSize(
+            options.get("train", known.train), options.get("test", known.test), len(known.classes), known.shape
+        )
 
 
 def training_passes(cell: BenchCell, size: DataSize, model: BenchCell) -> float | None:

@@ -12,10 +12,9 @@ follow a name, so that one piece of text - in a run, a preset, a command - says 
 """
 
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl
 
 import torch
@@ -23,18 +22,17 @@ import torch
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.progress import Progress
 from indelible.base.seeding import generator
+from indelible.data.convert import path_parts
 from indelible.data.download import UnreachableError
 from indelible.data.images import Data
-from indelible.data.install import MANIFEST, install, intact, read_installed, read_manifest
+from indelible.data.install import MANIFEST, install, installed_from, read_installed
 from indelible.data.sources import SOURCES
-from indelible.data.sources.folder import folder_splits, read_folder
-from indelible.data.sources.npz import npz_splits, read_npz
 from indelible.data.sources.source import Pair, Source, data_root
 
-__all__ = ["DataOptions", "data_root", "fetch", "load", "split_options"]
+__all__ = ["data_root", "fetch", "load", "split_options"]
 
 _TEST_SHARE = 0.1
-_NAMES = ("train", "test", "size", "classes", "per_class")
+_OPTIONS = ("train", "test", "size", "classes", "per_class")
 
 
 def load(
@@ -65,15 +63,16 @@ def load(
         DamagedFileError: Its files have been altered.
     """
     bare, options = split_options(str(name))
+    wanted = options.pop("train", None), options.pop("test", None)
     path = Path(bare).expanduser()
     if bare in SOURCES:
         pair: tuple[Data, Data] = _load_named(SOURCES[bare], root)
     elif path.exists() or path.suffix == ".npz" or len(path.parts) > 1:
-        folder = partial(read_folder, path, classes=options.classes or classes, size=options.size or size)
-        pair = _load_path(path, partial(folder, workers=workers), options.per_class or per_class)
+        given = {"size": size, "classes": classes, "per_class": per_class, "workers": workers}
+        pair = _load_path(path, **(given | options))
     else:
         raise UnknownNameError("data set", bare, SOURCES)
-    return _some(pair[0], options.train, "train"), _some(pair[1], options.test, "test")
+    return _some(pair[0], wanted[0], "train"), _some(pair[1], wanted[1], "test")
 
 
 def fetch(name: str, root: str | Path | None = None, place: str | Path | None = None) -> Path:
@@ -85,14 +84,12 @@ def fetch(name: str, root: str | Path | None = None, place: str | Path | None = 
     source = SOURCES[name]
     if source.embedded is not None:
         return source.embedded
-    folder = data_root(root) / source.name
-    downloads = data_root(root) / "downloads" / source.name
-    if place is None:
-        if not intact(folder):
-            _first_reachable(source, folder, downloads)
-        return folder
-    known = source.place(str(place))
-    if known is None or not intact(folder) or read_manifest(folder).get("place") != known.name:
+    folder, downloads = data_root(root) / name, data_root(root) / "downloads" / name
+    found = installed_from(source, folder)
+    known = next((one for one in source.places if one.name == str(place)), None)
+    if place is None and found is None:
+        _first_reachable(source, folder, downloads)
+    elif place is not None and (known is None or found != known.name):
         install(source, folder, known or Path(place).expanduser(), downloads)
     return folder
 
@@ -101,12 +98,10 @@ def _first_reachable(source: Source, folder: Path, downloads: Path) -> None:
     said = []
     for place in source.places:
         try:
-            install(source, folder, place, downloads)
+            return install(source, folder, place, downloads)
         except UnreachableError as error:
             said.append(f"{place.name}: {error}")
             Progress(source.name, 0).line(f"{place.title}: not reachable, trying the next place")
-        else:
-            return
     raise InputError(f"no place of {source.name} could be reached. {' '.join(said)}")
 
 
@@ -122,17 +117,11 @@ def _load_named(source: Source, root: str | Path | None) -> Pair:
     return read_installed(source, folder)
 
 
-def _load_path(path: Path, folder: Callable[..., Data], per_class: tuple[int | None, int | None]) -> tuple[Data, Data]:
-    if path.is_dir():
-        if len(folder_splits(path)) == 2:
-            return folder(split="train", per_class=per_class[0]), folder(split="test", per_class=per_class[1])
-        whole = folder(per_class=per_class[0])
-    elif path.suffix == ".npz":
-        if len(npz_splits(path)) == 2:
-            return read_npz(path, split="train"), read_npz(path, split="test")
-        whole = read_npz(path)
-    else:
-        raise InputError(f"{path} is neither a folder of images nor an .npz file. See `indelible data list`.")
+def _load_path(path: Path, **options: Any) -> tuple[Data, Data]:
+    first, *more = path_parts(path, **options)
+    whole = first()
+    if more:
+        return whole, more[0]()
     order = torch.randperm(len(whole), generator=generator(0, "test share"))
     kept = max(1, round(_TEST_SHARE * len(whole)))
     if len(whole) - kept < 1:
@@ -141,40 +130,26 @@ def _load_path(path: Path, folder: Callable[..., Data], per_class: tuple[int | N
     return whole.subset(order[kept:].sort().values), whole.subset(order[:kept].sort().values)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataOptions:
-    """Options behind a name; see the table in the module's header."""
-
-    train: int | None = None
-    test: int | None = None
-    size: int | None = None
-    classes: str | None = None
-    per_class: tuple[int | None, int | None] | None = None
-
-
-def split_options(name: str) -> tuple[str, DataOptions]:
-    """Split ``name?option=value&...`` into the bare name and its options."""
-    bare, mark, text = name.partition("?")
-    if not mark:
-        return bare, DataOptions()
-    given = dict(parse_qsl(text, keep_blank_values=True))
-    for option in given:
-        if option not in _NAMES:
-            raise UnknownNameError("option of a data set", option, _NAMES)
+def split_options(name: str) -> tuple[str, dict[str, Any]]:
+    """Split ``name?option=value&...`` into the bare name and its options; see the table in the module's header."""
+    bare, _, text = name.partition("?")
+    options: dict[str, Any] = dict(parse_qsl(text, keep_blank_values=True))
+    for option in options:
+        if option not in _OPTIONS:
+            raise UnknownNameError("option of a data set", option, _OPTIONS)
     try:
-        numbers = {option: int(given[option]) for option in ("train", "test", "size") if option in given}
-        per_class = None
-        if "per_class" in given:
-            first, second = given["per_class"].split(",")
-            per_class = int(first), int(second)
+        options |= {option: int(options[option]) for option in ("train", "test", "size") if option in options}
+        if "per_class" in options:
+            first, second = options["per_class"].split(",")
+            options["per_class"] = int(first), int(second)
     except ValueError as error:
         raise InputError(
             f"options of a data set are whole numbers, such as cifar10?train=5000&test=1000 or per_class=500,50, got "
             f"{name!r}."
         ) from error
-    if min([1, *numbers.values()]) < 1:
+    if any(isinstance(value, int) and value < 1 for value in options.values()):
         raise InputError(f"numbers in {name!r} must be at least 1.")
-    return bare, DataOptions(**numbers, classes=given.get("classes"), per_class=per_class)
+    return bare, options
 
 
 def _some(data: Data, count: int | None, split: str) -> Data:

@@ -3,7 +3,8 @@
 A torch data set is read and checked item by item: a wrong one is refused by its index.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,10 @@ def as_data(source: Any, *, classes: Sequence[str] | int | None = None, name: st
     if isinstance(source, Data):
         return source
     if isinstance(source, str | Path):
-        return _from_path(Path(source), classes)
+        first, *more = path_parts(Path(source), classes=classes)
+        if more:
+            raise InputError(f"{source} holds training and test images. Read both with indelible.load.")
+        return first()
     if isinstance(source, tuple | list) and len(source) == 2:
         return _from_pair(source[0], source[1], classes, name or "data")
     if isinstance(source, Dataset):
@@ -108,16 +112,18 @@ def _from_pair(images: Any, labels: Any, classes: Sequence[str] | int | None, na
     return ImageData(pixels, numbers, class_names(classes, numbers), name)
 
 
-def _from_path(path: Path, classes: Sequence[str] | int | None) -> Data:
-    if path.suffix == ".npz":
-        from indelible.data.sources.npz import read_npz
+def path_parts(path: Path, **options: Any) -> list[Callable[[], Data]]:
+    """Return what reads each part of a folder of pictures or an ``.npz`` file: training and test images, or all.
 
-        return read_npz(path, classes=classes)
+    ``options`` are the ``classes`` and, of a folder, the other options of :func:`indelible.load`.
+    """
+    from indelible.data.sources.folder import folder_parts
+    from indelible.data.sources.npz import npz_parts
+
     if path.is_dir():
-        from indelible.data.sources.folder import read_folder
-
-        names = None if classes is None or isinstance(classes, int) else tuple(classes)
-        return read_folder(path, classes=names)
+        return folder_parts(path, **options)
+    if path.suffix == ".npz":
+        return npz_parts(path, options["classes"])
     raise InputError(
         f"{path} is neither a folder of images nor an .npz file. Named data sets are listed by `indelible data list`."
     )
@@ -200,18 +206,16 @@ def label_of(value: Any, name: str) -> int:
     return int(value)
 
 
-def from_dataset(
-    dataset: Dataset[Any], classes: Sequence[str] | int | None = None, name: str = "data", *, limit: int | None = None
-) -> Data:
+def from_dataset(dataset: Dataset[Any], classes: Sequence[str] | int | None = None, name: str = "data") -> Data:
     """Turn a map-style torch data set of ``(image, label)`` into labelled images.
 
-    Items are pairs of an image (PIL, uint8 or float tensor (C, H, W), array) and a whole number. More than ``limit``
-    bytes of images, by default :func:`~indelible.data.row_cache.memory_limit`, are streamed.
+    Items are pairs of an image (PIL, uint8 or float tensor (C, H, W), array) and a whole number. A set that is larger
+    than :func:`~indelible.data.row_cache.memory_limit` is streamed.
     """
     reader = DatasetReader(dataset, name)
-    count, size = len(reader), int(np.prod(reader.shape))
+    count = len(reader)
     labels = torch.empty(count, dtype=torch.int64)
-    streamed = count * size > (memory_limit() if limit is None else limit)
+    streamed = count * math.prod(reader.shape) > memory_limit()
     images = torch.empty((0 if streamed else count, *reader.shape), dtype=torch.uint8)
     with Progress(f"reading {name}", count) as bar:
         for index in range(count):
@@ -220,10 +224,9 @@ def from_dataset(
                 images[index] = image
             bar.advance()
     names = class_names(classes, labels)
-    if not streamed:
-        return ImageData(images, labels, names, name)
-    every = torch.arange(count)
-    return StreamData(reader=reader, rows=every, labels=labels, classes=names, shape=reader.shape, name=name)
+    if streamed:
+        return StreamData(reader=reader, rows=torch.arange(count), labels=labels, classes=names, name=name)
+    return ImageData(images, labels, names, name)
 
 
 def fit_shape(images: Tensor, shape: Shape) -> Tensor:

@@ -3,7 +3,7 @@
 Images stay ``uint8`` of shape (N, C, H, W), on the device that trains; conversion to float, augmentation and
 normalisation run there on whole batches. Two classes have the same surface and yield the same batches:
 :class:`ImageData` holds all images in memory; :class:`StreamData` reads sets that are larger than memory, in batches,
-by worker processes. Each image is decoded once and kept in a file of rows.
+by worker processes.
 """
 
 import hashlib
@@ -19,7 +19,6 @@ from torch.utils.data import DataLoader, Dataset
 
 from indelible.base.errors import InputError
 from indelible.base.progress import Progress
-from indelible.data.row_cache import RowCache
 
 Shape = tuple[int, int, int]
 Batch = tuple[Tensor, Tensor]
@@ -64,7 +63,7 @@ class ImageData:
         return len(self.images)
 
     def __repr__(self) -> str:
-        return f"ImageData({self.name!r}, {len(self)} images of {self.shape}, {len(self.classes)} classes)"
+        return _described(self)
 
     @property
     def shape(self) -> Shape:
@@ -76,20 +75,18 @@ class ImageData:
         """Return the set with its images and labels on ``device``."""
         return replace(self, images=self.images.to(device), labels=self.labels.to(device))
 
-    def subset(self, indices: Tensor) -> "ImageData":
+    def subset(self, indices: Tensor) -> Self:
         """Return the images at ``indices`` (int64, shape (n,)), in that order."""
         at = indices.to(self.images.device)
-        return ImageData(self.images[at], self.labels[at], self.classes, self.name)
+        return replace(self, images=self.images[at], labels=self.labels[at])
 
     gather = subset
 
-    def replaced(self, indices: Tensor, images: Tensor, labels: Tensor) -> "ImageData":
+    def replaced(self, indices: Tensor, images: Tensor, labels: Tensor) -> Self:
         """Return a copy with the rows at ``indices`` replaced."""
         at = indices.to(self.images.device)
-        new_images, new_labels = self.images.clone(), self.labels.clone()
-        new_images[at] = images.to(new_images.device)
-        new_labels[at] = labels.to(new_labels.device)
-        return ImageData(new_images, new_labels, self.classes, self.name)
+        new_images = self.images.index_copy(0, at, images.to(self.images.device))
+        return replace(self, images=new_images, labels=self.labels.index_copy(0, at, labels.to(self.labels.device)))
 
     def iterate(self, order: Tensor, batch_size: int, device: torch.device) -> Iterator[Batch]:
         """Yield (uint8 images, int64 labels) on ``device``, ``batch_size`` rows at a time, in ``order``.
@@ -108,7 +105,9 @@ class ImageData:
 
 
 class Reader(Protocol):
-    """Decodes images one at a time, to uint8 (C, H, W)."""
+    """Decodes images one at a time, to uint8 of ``shape``."""
+
+    shape: Shape
 
     def __len__(self) -> int: ...
 
@@ -116,46 +115,46 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StreamData:
+class StreamData(Dataset[Batch]):
     """Images read from disk when they are needed; rows that were replaced (watermark samples) are held in memory."""
 
     reader: Reader
-    rows: Tensor  # int64 (N,): which image of the reader each row is
+    rows: Tensor  # int64 (N,): which image of the reader each row is; ~p for one that patches[p] has replaced
     labels: Tensor  # int64 (N,)
     classes: tuple[str, ...]
-    shape: Shape
     name: str = "data"
-    cache: RowCache | None = None
     workers: int = 0  # processes that decode; 0 decodes in this one
-    patch: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # which of patches, or -1: (N,)
-    patches: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))  # replaced rows, (P, C, H, W)
+    patches: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))  # (P, C, H, W)
 
     def __post_init__(self) -> None:
-        count = len(self.rows)
-        check_labels(self.labels, count, len(self.classes), self.name)
-        if len(self.patch) != count:
-            object.__setattr__(self, "patch", torch.full((count,), -1, dtype=torch.int64))
-        if self.patches.ndim != 4:
-            object.__setattr__(self, "patches", torch.empty((0, *self.shape), dtype=torch.uint8))
+        check_labels(self.labels, len(self.rows), len(self.classes), self.name)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        return f"StreamData({self.name!r}, {len(self)} images of {self.shape}, {len(self.classes)} classes)"
+        return _described(self)
 
-    def subset(self, indices: Tensor) -> "StreamData":
+    @property
+    def shape(self) -> Shape:
+        """(C, H, W) of every image."""
+        return self.reader.shape
+
+    def subset(self, indices: Tensor) -> Self:
         """Return the images at ``indices``, in that order."""
         at = indices.cpu()
-        return replace(self, rows=self.rows[at], labels=self.labels[at], patch=self.patch[at])
+        return replace(self, rows=self.rows[at], labels=self.labels[at])
 
-    def replaced(self, indices: Tensor, images: Tensor, labels: Tensor) -> "StreamData":
+    def replaced(self, indices: Tensor, images: Tensor, labels: Tensor) -> Self:
         """Return the set with the rows at ``indices`` replaced."""
         at = indices.cpu()
-        new_labels, patch = self.labels.clone(), self.patch.clone()
-        new_labels[at] = labels.cpu()
-        patch[at] = torch.arange(len(self.patches), len(self.patches) + len(at))
-        return replace(self, labels=new_labels, patch=patch, patches=torch.cat([self.patches, images.cpu()]))
+        new = ~torch.arange(len(self.patches), len(self.patches) + len(at))
+        return replace(
+            self,
+            rows=self.rows.index_copy(0, at, new),
+            labels=self.labels.index_copy(0, at, labels.cpu()),
+            patches=torch.cat([self.patches, images.cpu()]),
+        )
 
     def gather(self, indices: Tensor, bar: Progress | None = None) -> ImageData:
         """Read the images at ``indices`` into memory, counting them on ``bar``."""
@@ -175,7 +174,7 @@ class StreamData:
         batches = [at[start : start + batch_size] for start in range(0, len(at), batch_size)]
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         loader: DataLoader[Batch] = DataLoader(
-            _Batches(self),
+            self,
             batch_size=None,
             sampler=batches,
             # More processes than cores only get in each other's way, and torch warns of them.
@@ -189,19 +188,11 @@ class StreamData:
             # A worker's error carries its traceback as text; its last line is the message.
             raise InputError(str(error).strip().rpartition("InputError: ")[2]) from error
 
-    def read(self, indices: Tensor) -> Tensor:
-        """Return the images at ``indices`` as uint8 (n, C, H, W), decoded in this process."""
-        images = torch.empty((len(indices), *self.shape), dtype=torch.uint8)
-        flat = images.view(len(indices), -1).numpy()
-        patch = self.patch[indices]
-        for place, (row, stand_in) in enumerate(zip(self.rows[indices].tolist(), patch.tolist(), strict=True)):
-            if stand_in >= 0 or (self.cache is not None and self.cache.read(row, flat[place])):
-                continue
-            images[place] = self.reader[row]
-            if self.cache is not None:
-                self.cache.write(row, flat[place])
-        images[patch >= 0] = self.patches[patch[patch >= 0]]
-        return images
+    def __getitem__(self, indices: Tensor) -> Batch:
+        """Return the batch at ``indices``, decoded in this process: a loader's worker does a batch at a time."""
+        rows = self.rows[indices].tolist()
+        images = torch.stack([self.reader[row] if row >= 0 else self.patches[~row] for row in rows])
+        return images, self.labels[indices]
 
     def digest(self) -> str:
         """Return what the same images in memory would; the first call reads the whole set."""
@@ -215,19 +206,13 @@ class StreamData:
 Data = ImageData | StreamData
 
 
+def _described(data: Data) -> str:
+    return f"{type(data).__name__}({data.name!r}, {len(data)} images of {data.shape}, {len(data.classes)} classes)"
+
+
 def _digest(data: Data) -> str:
     found = hashlib.sha256(repr((data.classes, (len(data), *data.shape))).encode())
     found.update(data.labels.cpu().contiguous().numpy().data)
     for images, _ in data.iterate(torch.arange(len(data)), _GATHER, _CPU):
         found.update(images.numpy().data)
     return found.hexdigest()
-
-
-class _Batches(Dataset[Batch]):
-    """Looks like a data set whose items are whole batches, so that a worker decodes a batch at a time."""
-
-    def __init__(self, data: StreamData) -> None:
-        self.data = data
-
-    def __getitem__(self, indices: Tensor) -> Batch:
-        return self.data.read(indices), self.data.labels[indices]

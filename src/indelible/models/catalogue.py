@@ -7,7 +7,7 @@ stems: ``"small"`` keeps the resolution of 32x32 images, ``"large"`` is the Imag
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -25,14 +25,6 @@ _SMALLEST = 28
 _LARGE_FROM = 64
 
 
-class Builder(Protocol):
-    """Builds one network for ``classes`` classes and images of ``shape`` (C, H, W)."""
-
-    def __call__(self, *, classes: int, shape: Shape, stem: Stem) -> nn.Module:
-        """Return the network with fresh weights."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class ModelInfo:
     """Description of a network, for choosing one."""
@@ -40,7 +32,7 @@ class ModelInfo:
     name: str  # on the command line
     title: str
     paper: str
-    build: Builder
+    build: Callable[..., nn.Module]  # takes classes, shape (C, H, W) and stem, by name
 
 
 MODELS: Registry[ModelInfo] = Registry("model")
@@ -67,13 +59,11 @@ def build_model(
     if whole_number(classes, "classes") < 2:
         raise InputError(f"a classifier needs at least 2 classes, got classes={classes}.")
     build = _own(name, classes, shape, stem) if ":" in name else _catalogued(name, classes, shape, stem)
-    with torch.device("cpu"):
-        if seed is None:
-            return build()
-        # Only the CPU generator is forked and seeded: torch.manual_seed would reseed every accelerator as well.
-        with torch.random.fork_rng(devices=[]):
+    # Only the CPU generator is forked and seeded: torch.manual_seed would reseed every accelerator as well.
+    with torch.device("cpu"), torch.random.fork_rng(devices=[], enabled=seed is not None):
+        if seed is not None:
             torch.default_generator.manual_seed(seed)
-            return build()
+        return build()
 
 
 def stem_for(shape: Shape) -> Stem:
@@ -136,7 +126,7 @@ def _accepted(name: str, function: Callable[..., Any], offered: dict[str, Any]) 
 
 
 def init_published(model: nn.Module, *, linear_std: float | None = None) -> None:
-    """Initialise in place as published: He normal by fan-out for convolutions, one and zero for BatchNorm.
+    """Initialise in place as published: He normal by fan-out for convolutions, biases zero; BatchNorm as torch does.
 
     ``linear_std`` is the standard deviation of the linear layers' weights, with biases zero; None leaves torch's own.
     """
@@ -145,9 +135,6 @@ def init_published(model: nn.Module, *, linear_std: float | None = None) -> None
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.BatchNorm2d):
-            nn.init.ones_(module.weight)
-            nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Linear) and linear_std is not None:
             nn.init.normal_(module.weight, 0.0, linear_std)
             nn.init.zeros_(module.bias)

@@ -80,9 +80,6 @@ class VisionTransformer(nn.Module):
         self.blocks = nn.Sequential(*(EncoderBlock(width, heads, hidden) for _ in range(depth)))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, classes)
-        self._init()
-
-    def _init(self) -> None:
         nn.init.zeros_(self.token)
         nn.init.normal_(self.position, std=0.02)
         for module in self.modules():

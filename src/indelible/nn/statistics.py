@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from indelible.base.errors import InputError
 from indelible.nn.layers import BatchNorm, batch_norms
-from indelible.nn.surgery import kept_modes
+from indelible.nn.surgery import kept, kept_modes
 
 
 @contextmanager
@@ -18,14 +17,11 @@ def untracked(model: nn.Module) -> Iterator[None]:
 
     Layers in training mode normalise by their batch as usual; layers in evaluation mode keep using what they have.
     """
-    switched = [layer for _, layer in batch_norms(model) if layer.training and layer.track_running_stats]
-    try:
+    switched = _tracking(model)
+    with kept(switched, "track_running_stats"):
         for layer in switched:
             layer.track_running_stats = False
         yield
-    finally:
-        for layer in switched:
-            layer.track_running_stats = True
 
 
 @contextmanager
@@ -35,18 +31,17 @@ def reestimating(model: nn.Module) -> Iterator[None]:
     Weights that were changed from outside leave running statistics that belong to other weights: forget them, pass
     ordinary images inside the block, and they fit again. Layers in evaluation mode keep theirs.
     """
-    switched = [
-        (layer, layer.momentum) for _, layer in batch_norms(model) if layer.training and layer.track_running_stats
-    ]
-    try:
-        for layer, _ in switched:
+    switched = _tracking(model)
+    with kept(switched, "momentum"), torch.no_grad():
+        for layer in switched:
             layer.reset_running_stats()
             layer.momentum = None  # the plain average of all batches
-        with torch.no_grad():
-            yield
-    finally:
-        for layer, momentum in switched:
-            layer.momentum = momentum
+        yield
+
+
+def _tracking(model: nn.Module) -> list[BatchNorm]:
+    """Return the BatchNorm layers whose running statistics a pass changes."""
+    return [layer for _, layer in batch_norms(model) if layer.training and layer.track_running_stats]
 
 
 @torch.no_grad()
@@ -69,24 +64,19 @@ def estimate_statistics(model: nn.Module, batches: Iterable[Tensor], *, moving: 
     layers = [layer for _, layer in batch_norms(model) if layer.track_running_stats and layer.running_mean is not None]
     if not layers:
         return 0
-    momenta = [layer.momentum for layer in layers]
     seen = 0
-    try:
-        with kept_modes(model):
-            model.eval()
-            for layer in layers:
-                layer.train()
-                if not moving:
-                    layer.reset_running_stats()
-            for images in batches:
-                seen += len(images)
-                if not moving:
-                    for layer in layers:
-                        layer.momentum = len(images) / seen
-                model(images)
-    finally:
-        for layer, momentum in zip(layers, momenta, strict=True):
-            layer.momentum = momentum
+    with kept_modes(model), kept(layers, "momentum"):
+        model.eval()
+        for layer in layers:
+            layer.train()
+            if not moving:
+                layer.reset_running_stats()
+        for images in batches:
+            seen += len(images)
+            if not moving:
+                for layer in layers:
+                    layer.momentum = len(images) / seen
+            model(images)
     if not seen:
         raise InputError("statistics are estimated from images, got none. Give at least two.")
     return seen
@@ -110,18 +100,9 @@ def frozen_batch_norms(model: nn.Module) -> list[BatchNorm]:
 @contextmanager
 def kept_frozen(model: nn.Module) -> Iterator[None]:
     """Inside the block, frozen BatchNorm layers stay in evaluation mode, also when ``model.train()`` is called."""
-    frozen = [(layer, layer.training) for layer in frozen_batch_norms(model)]
-    try:
-        for layer, _ in frozen:
+    frozen = frozen_batch_norms(model)
+    with kept(frozen, "training"), kept(frozen, "train"):
+        for layer in frozen:
             layer.eval()
-            layer.__dict__["train"] = partial(_stay, layer)
+            layer.__dict__["train"] = lambda _mode=True, layer=layer: layer
         yield
-    finally:
-        for layer, training in frozen:
-            del layer.__dict__["train"]
-            layer.train(training)
-
-
-def _stay(layer: nn.Module, mode: bool = True) -> nn.Module:  # noqa: ARG001 - the signature of nn.Module.train
-    """Stand for a layer's ``train`` and change nothing."""
-    return layer

@@ -10,8 +10,8 @@ each; a module under two names is one place.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -20,32 +20,32 @@ from torch.func import functional_call
 
 
 @contextmanager
-def standing_in(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
-    """Inside the block, the ``forward`` of each of these layers is another function.
+def kept(modules: Iterable[nn.Module], name: str) -> Iterator[None]:
+    """Inside the block, the attribute ``name`` of these modules may change; afterwards each is as it was.
 
-    It is replaced on the instance. What stood there before, if anything, comes back afterwards.
+    It is that of the instance: a method that was replaced there is the class's again.
     """
-    before = {layer: layer.__dict__.get("forward") for layer in forwards}
+    before = [(module, {name: module.__dict__[name]} if name in module.__dict__ else {}) for module in modules]
     try:
-        for layer, forward in forwards.items():
-            layer.__dict__["forward"] = forward
         yield
     finally:
-        for layer, own in before.items():
-            layer.__dict__.pop("forward", None)
-            if own is not None:
-                layer.__dict__["forward"] = own
+        for module, own in before:
+            module.__dict__.pop(name, None)
+            module.__dict__.update(own)
 
 
 @contextmanager
-def kept_modes(model: nn.Module) -> Iterator[None]:
-    """Inside the block, layers may change between training and evaluation mode; afterwards each is as it was."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
+def standing_in(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
+    """Inside the block, the ``forward`` of each of these layers is another function."""
+    with kept(forwards, "forward"):
+        for layer, forward in forwards.items():
+            layer.__dict__["forward"] = forward
         yield
-    finally:
-        for module, training in modes:
-            module.training = training
+
+
+def kept_modes(model: nn.Module) -> AbstractContextManager[None]:
+    """Inside the block, layers may change between training and evaluation mode; afterwards each is as it was."""
+    return kept(model.modules(), "training")
 
 
 def places(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -30,20 +30,16 @@ class Checkpoint:
         return {key[len(name) + 1 :]: value for key, value in self.tensors.items() if key.startswith(f"{name}.")}
 
 
-def capture(
-    model: nn.Module, optimizer: Optimizer, objective: Mapping[str, Tensor], loop: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """Collect all tensors that a resumed run needs."""
-    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+def capture(model: nn.Module, optimizer: Optimizer, **parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Collect all tensors that a resumed run needs: those of model, optimiser, generators and further ``parts``."""
+    parts |= {"model": model.state_dict(), "random": {"torch": torch.get_rng_state()}}
+    if torch.cuda.is_available():
+        parts["random"] = {**parts["random"], "cuda": torch.cuda.get_rng_state()}
+    tensors = {f"{part}.{name}": tensor for part, held in parts.items() for name, tensor in held.items()}
     for index, state in optimizer.state_dict()["state"].items():
         for name, value in state.items():
             if value is not None:
                 tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value)
-    tensors["random.torch"] = torch.get_rng_state()
-    if torch.cuda.is_available():
-        tensors["random.cuda"] = torch.cuda.get_rng_state()
-    tensors |= {f"objective.{name}": tensor for name, tensor in objective.items()}
-    tensors |= {f"loop.{name}": tensor for name, tensor in loop.items()}
     return tensors
 
 

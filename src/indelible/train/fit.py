@@ -12,12 +12,10 @@ inside the block cannot see the watcher, nor what it measures: it is not given i
 """
 
 import copy
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +80,8 @@ def fit(
     loop = Loop(model, data, settings, seed, objective, folder, {**(identity or {}), "phase": phase}, device)
     if (done := loop.finished_before(phase)) is not None:
         return done
-    interrupted = threading.Event()
-    with on_interrupt(partial(_note, interrupted)):
-        loop.begin(earlier, interrupted)
+    with on_interrupt(loop.interrupt):
+        loop.begin(earlier)
         with Progress(phase, loop.total, done=loop.step) as bar:
             for epoch in range(loop.step // loop.batches.steps, settings.epochs):
                 for images, labels in loop.batches.epoch(epoch, start=loop.step % loop.batches.steps):
@@ -119,13 +116,6 @@ def watched(watcher: Watcher) -> Iterator[None]:
         yield
     finally:
         _watchers.reset(token)
-
-
-def _note(flag: threading.Event, _number: int, _frame: Any) -> None:
-    """Turn the first Ctrl-C into a flag, so that a step is never torn; a second one interrupts at once."""
-    if flag.is_set():
-        raise KeyboardInterrupt
-    flag.set()
 
 
 @dataclass(frozen=True, kw_only=True)

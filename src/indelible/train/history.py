@@ -58,14 +58,11 @@ def read_history(folder: Path) -> list[Row]:
         return []
     rows: list[Row] = []
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        if not line:
-            continue
         try:
-            row = json.loads(line)
-            why = "is not a row of a history"
+            row, why = json.loads(line), "is not a row of a history"
         except ValueError as error:
             row, why = None, f"is not JSON ({error!s:.60})"
-        if not isinstance(row, Mapping) or isinstance(row.get("epoch", 0), bool | str | Mapping | list | None):
+        if not isinstance(row, Mapping) or type(row.get("epoch", 0)) not in {int, float}:
             raise DamagedFileError(
                 f"{path}: line {number} {why}. Restore it from a copy, or delete the file: the run's curves are lost, "
                 "not its result."

@@ -5,7 +5,6 @@
 
 import hashlib
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from indelible.train.settings import TrainSettings
 
 CHECKPOINT = "checkpoint.safetensors"
 _PHASE = "phase-{}.safetensors"
+_NOT_DECIDING = frozenset({"evaluate_every", "checkpoint_seconds"})  # settings that leave the result as it is
 # On a GPU, asking whether another process was interrupted waits for the device: do it now and then.
 _STEPS_BETWEEN_QUESTIONS = 20
 Evaluate = Callable[[nn.Module], Mapping[str, float]]
@@ -80,12 +80,13 @@ class Loop:
         if self.group.world > 1:
             send_state(model)
         objective.start(model, place)
-        whole = {"settings": _deciding(settings), "seed": seed, "objective": objective.settings(), **identity}
+        deciding = {name: value for name, value in settings.to_json().items() if name not in _NOT_DECIDING}
+        whole = {"settings": deciding, "seed": seed, "objective": objective.settings(), **identity}
         # That of the first process: the others may have been given other initial weights, which it has replaced.
         self.fingerprint: str = from_first(lambda: hashlib.sha256(canonical_json(plain(whole))).hexdigest())
         self.step, self.images, self.loss, self.before = 0, 0, torch.zeros((), device=place), 0.0
         self.seed = seed
-        self.stops = torch.zeros((), device=place)
+        self.stops, self.interrupted = torch.zeros((), device=place), False
         self.scaler = getattr(self.fabric.strategy.precision, "scaler", None)  # of a float16 run
         self.scale = unscaled if self.scaler is None else self.scaler.scale
 
@@ -102,9 +103,8 @@ class Loop:
         self._leave_ordinary()
         return Fitted(found.meta["history"], found.meta["seconds"], found.meta["images"], found.meta["step"])
 
-    def begin(self, earlier: Sequence[Mapping[str, Any]], interrupted: threading.Event) -> None:
+    def begin(self, earlier: Sequence[Mapping[str, Any]]) -> None:
         """Start, or continue from the checkpoint."""
-        self.interrupted = interrupted
         torch.manual_seed(derive_seed(self.seed, "model"))
         rows: Sequence[Mapping[str, Any]] = ()
         if self.folder is not None and (found := read_checkpoint(self.folder / CHECKPOINT, self.fingerprint)):
@@ -113,6 +113,12 @@ class Loop:
         self.history = History(self.folder if self.group.first else None, rows, earlier)
         self.started = self.saved = time.monotonic()
         self.epoch_started, self.epoch_images = self.started, 0
+
+    def interrupt(self, _number: int, _frame: Any) -> None:
+        """Turn the first Ctrl-C into a flag, so that a step is never torn; a second one interrupts at once."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+        self.interrupted = True
 
     def _agree(self, found: int) -> None:
         """Refuse a folder in which the processes do not find the same."""
@@ -137,7 +143,7 @@ class Loop:
         wrapped, optimizer = self.fabric.setup(module, chosen)
         # In mixed precision Fabric refuses gradients that do not come from its own backward. The watermark passes take
         # theirs by themselves, scaled as it would scale them (Step.scale).
-        wrapped.__dict__["_register_backward_hook"] = _unguarded
+        wrapped.__dict__["_register_backward_hook"] = lambda output: output
         return wrapped, optimizer
 
     def _resume(self, found: Checkpoint, folder: Path) -> Sequence[Mapping[str, Any]]:
@@ -196,7 +202,7 @@ class Loop:
             loss = self.objective.backward(step) * weight
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         # Loss and request to stop travel with the gradients: a step has one reduction of its own.
-        asked = torch.full_like(loss, float(self.interrupted.is_set()))
+        asked = torch.full_like(loss, float(self.interrupted))
         news = torch.stack([loss, asked]).to(gradients[0].dtype)
         average([*gradients, news])
         self.stops += news[1]
@@ -249,24 +255,22 @@ class Loop:
         """Write a checkpoint when it is time, or when the run is asked to stop: then it stops here."""
         due, stop = time.monotonic() - self.saved >= self.settings.checkpoint_seconds, self._asked_to_stop()
         if self.folder is not None and self.group.first and (due or stop):
-            self._save(self.folder)
+            write_checkpoint(self.folder / CHECKPOINT, *self._state())
+            self.saved = time.monotonic()
         if stop:
             raise KeyboardInterrupt
 
     def _asked_to_stop(self) -> bool:
         """Tell whether any process was asked to stop; all say the same at the same step."""
         if self.group.world == 1:
-            return self.interrupted.is_set()
+            return self.interrupted
         if self.stops.device.type != "cpu" and self.step % _STEPS_BETWEEN_QUESTIONS:
             return False
         return bool(self.stops > 0)
 
-    def _save(self, folder: Path) -> None:
-        write_checkpoint(folder / CHECKPOINT, *self._state())
-        self.saved = time.monotonic()
-
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors = capture(self.model, self.optimizer, self.objective.state_dict(), {"loss": self.loss})
+        loop = {"loss": self.loss}
+        tensors = capture(self.model, self.optimizer, objective=self.objective.state_dict(), loop=loop)
         meta = {
             "step": self.step, "images": self.images, "seconds": self._seconds(), "history": self.history.rows,
             "fingerprint": self.fingerprint,
@@ -292,13 +296,3 @@ class Loop:
     def _leave_ordinary(self) -> None:
         self.model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # as above
         self.optimizer.zero_grad()
-
-
-def _unguarded(output: Tensor) -> Tensor:
-    return output
-
-
-def _deciding(settings: TrainSettings) -> dict[str, Any]:
-    """Return the settings that decide the result; how often to look or to save does not."""
-    spared = {"evaluate_every", "checkpoint_seconds"}
-    return {name: value for name, value in settings.to_json().items() if name not in spared}

@@ -71,21 +71,17 @@ def current() -> Group:
     return _state["group"]
 
 
-def launched() -> bool:
-    """Tell whether several processes were started already: torchrun, or a script with a group of its own."""
-    if processes() > 1:
-        return True
-    elastic = distributed.is_available() and distributed.is_torchelastic_launched()
-    return elastic and int(os.environ.get("WORLD_SIZE", "1")) > 1
-
-
-def surroundings() -> Group:
-    """Read which process this is from an existing group, or from torchrun's variables."""
-    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+def launched() -> Group:
+    """Return the group that was started already, by torchrun or by a script of its own; :data:`ALONE` if none was."""
+    rank, world = 0, 1
     if processes() > 1:
         rank, world = distributed.get_rank(), distributed.get_world_size()
-    devices = int(os.environ.get("LOCAL_WORLD_SIZE", str(world)))
-    return Group(rank, world, int(os.environ.get("LOCAL_RANK", str(rank % devices))), devices)
+    elif distributed.is_available() and distributed.is_torchelastic_launched():
+        rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if world == 1:
+        return ALONE
+    devices = int(os.environ.get("LOCAL_WORLD_SIZE", world))
+    return Group(rank, world, int(os.environ.get("LOCAL_RANK", rank % devices)), devices)
 
 
 @contextmanager
@@ -107,10 +103,12 @@ def joined(*, devices: int | None = None, nodes: int | None = None, device: str 
 
     Processes other than the first are silent inside.
     """
-    if current().world > 1 or devices == 1 or not launched():
+    from indelible.train.devices import choose_device
+
+    group = launched()
+    if current().world > 1 or devices == 1 or group is ALONE:
         yield current()
         return
-    group = surroundings()
     for what, asked, there in (("devices", devices, group.devices), ("nodes", nodes, group.nodes)):
         if asked is not None and asked != there:
             raise InputError(
@@ -119,23 +117,16 @@ def joined(*, devices: int | None = None, nodes: int | None = None, device: str 
             )
     _state["group"] = group
     try:
-        if not distributed.is_initialized():
-            _connect(device)
+        if not distributed.is_initialized():  # meet the others where torchrun's variables say
+            place = choose_device(device)
+            if place.type == "cuda":
+                torch.cuda.set_device(place)
+            distributed.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
+            atexit.register(disconnect)
         with silenced(not group.first or not wanted()):
             yield group
     finally:
         _state["group"] = ALONE
-
-
-def _connect(device: str) -> None:
-    """Meet the other processes where torchrun's variables say."""
-    from indelible.train.devices import choose_device
-
-    place = choose_device(device)
-    if place.type == "cuda":
-        torch.cuda.set_device(place)
-    distributed.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
-    atexit.register(disconnect)
 
 
 def disconnect() -> None:
@@ -180,7 +171,7 @@ def must_start(devices: int | None, nodes: int | None) -> bool:
     for what, asked in (("devices", devices), ("nodes", nodes)):
         if asked is not None and asked < 1:
             raise InputError(f"{what} must be at least 1, got {asked}.")
-    return max(devices or 1, nodes or 1) > 1 and current().world == 1 and not launched()
+    return max(devices or 1, nodes or 1) > 1 and current().world == 1 and launched() is ALONE
 
 
 def elsewhere(
@@ -205,7 +196,7 @@ def elsewhere(
 
 def _verb(verb: Callable[..., Any], model: nn.Module, arguments: Mapping[str, Any], folder: Path) -> None:
     result = verb(model, **arguments)
-    if surroundings().local_rank == 0:
+    if launched().local_rank == 0:
         meta = {"history": plain(list(result.history)), "record": result.record.to_json()}
         write_tensors(folder / _RESULT, result.model.state_dict(), meta)
 
@@ -236,10 +227,6 @@ def spread(work: Callable[[Path], None], *, devices: int, nodes: int = 1, folder
         if refusals.empty():  # else another process says the cause better
             last = str(error).strip().splitlines()[-1]
             raise IndelibleError(f"process {error.error_index} of {devices} failed: {last}") from error
-    finally:
-        for process in context.processes:
-            if process.is_alive():
-                process.terminate()
     if not refusals.empty():
         raise refusals.get()
 

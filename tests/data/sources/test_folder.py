@@ -1,13 +1,21 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.data.images import ImageData, StreamData
-from indelible.data.sources.folder import read_folder
+from indelible.data import as_data
+from indelible.data.images import Data, ImageData, StreamData
+from indelible.data.row_cache import RowCache
+from indelible.data.sources.folder import folder_parts
 from tests.data.makers import pixels, write_picture
+
+
+def read_folder(path: Path, **options: Any) -> Data:
+    (part,) = folder_parts(path, **options)
+    return part()
 
 
 @pytest.fixture
@@ -38,48 +46,49 @@ def test_class_list_chooses_and_orders(plain: Path, tmp_path: Path) -> None:
         assert data.classes == ("newt", "dog")
         assert data.labels.tolist() == [0] * 4 + [1] * 4
     (plain / "classes.txt").write_text("dog\ncat\n")
-    assert read_folder(plain, per_class=3).labels.tolist() == [0] * 3 + [1] * 3
+    assert read_folder(plain, per_class=(3, 1)).labels.tolist() == [0] * 3 + [1] * 3
 
 
 @pytest.mark.parametrize("name", ["test", "val"])
 def test_splits_share_the_classes_of_train(tmp_path: Path, name: str) -> None:
     for split, label in (("train", "a"), ("train", "b"), (name, "b")):
         write_picture(tmp_path / split / label / "x.JPEG", np.full((9, 6, 3), 100, np.uint8))
-    train, test = read_folder(tmp_path, split="train", size=4), read_folder(tmp_path, split="test", size=4)
+    train, test = (part() for part in folder_parts(tmp_path, size=4))
     assert (train.classes, test.classes) == (("a", "b"), ("a", "b"))
     assert test.labels.tolist() == [1]
     assert train.shape == (3, 4, 4)
-    with pytest.raises(InputError, match=r"holds the splits train and test\. Choose one"):
-        read_folder(tmp_path)
+    with pytest.raises(InputError, match=r"holds training and test images\. Read both with indelible\.load"):
+        as_data(tmp_path)
 
 
 def test_stream_equals_memory(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INDELIBLE_DATA", str(tmp_path / "root"))
-    memory, stream = read_folder(plain, size=6), read_folder(plain, size=6, limit=0)
-    assert isinstance(stream, StreamData)
-    assert stream.cache is not None
+    memory = read_folder(plain, size=6)
+    monkeypatch.setenv("INDELIBLE_MEMORY_GB", "0")
+
+    def streamed() -> tuple[StreamData, Path]:
+        stream = read_folder(plain, size=6)
+        assert isinstance(stream, StreamData)
+        assert isinstance(stream.reader, RowCache)
+        return stream, stream.reader.path
+
+    stream, path = streamed()
     assert stream.digest() == memory.digest()
-    assert stream.cache.read(11, np.empty(108, np.uint8)), "decoded images are kept"
-    again = read_folder(plain, size=6, limit=0)
-    assert isinstance(again, StreamData)
-    assert again.cache is not None
-    assert again.cache.path == stream.cache.path
+    assert not (np.fromfile(path, np.uint8).reshape(12, 108 + 4)[:, 108:] == 0).all(1).any(), "decoded images are kept"
+    again, same = streamed()
+    assert same == path
+    assert again.digest() == memory.digest()
     write_picture(plain / "cat" / "0.png", pixels(1, (8, 8, 3), 77)[0])
-    changed = read_folder(plain, size=6, limit=0)
-    assert isinstance(changed, StreamData)
-    assert changed.cache is not None
-    assert changed.cache.path != stream.cache.path, "a changed picture is decoded again"
+    changed, other = streamed()
+    assert other != path, "a changed picture is decoded again"
+    assert changed.digest() != memory.digest()
 
 
 def test_errors_name_what_is_wrong(plain: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nowhere is not a folder"):
-        read_folder(tmp_path / "nowhere")
     with pytest.raises(InputError, match="class 'bird' has no pictures"):
         read_folder(plain, classes=["cat", "bird"])
     with pytest.raises(InputError, match="not the name of a folder"):
         read_folder(plain, classes=["../pets/cat"])
-    with pytest.raises(InputError, match="has no train split"):
-        read_folder(plain, split="train")
     with pytest.raises(InputError, match="at least 1 pixel"):
         read_folder(plain, size=0)
     (tmp_path / "empty").mkdir()

@@ -44,15 +44,15 @@ def test_cifar10_without_a_batch_is_refused(tmp_path: Path, kind: str) -> None:
 def test_cifar10_labels_must_fit(tmp_path: Path) -> None:
     files = cifar10_files("png", 2)
     write_files(tmp_path, files | {"test_lables.json": json.dumps([1, 10]).encode()})
-    with pytest.raises(DamagedFileError, match=r"test set of cifar10 must lie in 0\.\.9, got values from 1 to 10"):
+    with pytest.raises(DamagedFileError, match=r"test set of cifar10 is damaged: .* must lie in 0\.\.9 .*, got 10"):
         SOURCES["cifar10"].read(tmp_path)
     write_files(tmp_path, files | {"test_lables.json": json.dumps([1, 2, 3]).encode()})
-    with pytest.raises(DamagedFileError, match="2 images but 3 labels"):
+    with pytest.raises(DamagedFileError, match=r"shape \(2,\), one for each image, got int64 of shape \(3,\)"):
         SOURCES["cifar10"].read(tmp_path)
     write_files(tmp_path, files | {"test_lables.json": b'["cat", "dog"]'})
-    with pytest.raises(DamagedFileError, match=r"test_lables\.json must hold a list of whole numbers"):
+    with pytest.raises(DamagedFileError, match=r"test set of cifar10 is damaged"):
         SOURCES["cifar10"].read(tmp_path)
-    with pytest.raises(DamagedFileError, match="holds no CIFAR-10"):
+    with pytest.raises(DamagedFileError, match="data_batch_1 cannot be read"):
         SOURCES["cifar10"].read(tmp_path / "elsewhere")
 
 
@@ -69,7 +69,7 @@ def test_cifar100_takes_the_fine_labels(tmp_path: Path, kind: str) -> None:
     assert torch.equal(test.images, torch.from_numpy(pixels(6)))
     assert len(train.classes) == 100
     assert (train.classes[0], train.classes[99]) == ("apple", "worm")
-    with pytest.raises(DamagedFileError, match="holds no CIFAR-100"):
+    with pytest.raises(DamagedFileError, match="train cannot be read"):
         SOURCES["cifar100"].read(tmp_path / "elsewhere")
 
 
@@ -89,17 +89,18 @@ def test_svhn_refuses_what_is_not_whole(tmp_path: Path) -> None:
     from scipy.io import savemat
 
     path = tmp_path / "train_32x32.mat"
-    with pytest.raises(DamagedFileError, match=r"train_32x32\.mat does not exist"):
+    with pytest.raises(DamagedFileError, match=r"train_32x32\.mat cannot be read"):
         SOURCES["svhn"].read(tmp_path)
     savemat(path, {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.ones((2, 1))}, do_compression=True)
     path.write_bytes(path.read_bytes()[:150])
-    with pytest.raises(DamagedFileError, match=r"train_32x32\.mat is not a whole Matlab file"):
+    with pytest.raises(DamagedFileError, match=r"train_32x32\.mat cannot be read"):
         SOURCES["svhn"].read(tmp_path)
     savemat(path, {"y": np.ones((2, 1))})
-    with pytest.raises(DamagedFileError, match=r"train_32x32\.mat is not a whole Matlab file with X and y"):
+    with pytest.raises(DamagedFileError, match=r"train_32x32\.mat cannot be read \(KeyError\('X'\)\)"):
         SOURCES["svhn"].read(tmp_path)
-    savemat(path, {"X": np.zeros((2, 32, 32, 3)), "y": np.ones((2, 1))})
-    with pytest.raises(DamagedFileError, match=r"X must be bytes of shape \(32, 32, 3, N\)"):
+    for name in ("train", "test"):
+        savemat(tmp_path / f"{name}_32x32.mat", {"X": np.zeros((32, 32, 3, 2)), "y": np.ones((2, 1), np.uint8)})
+    with pytest.raises(DamagedFileError, match=r"training set of svhn is damaged: images .* must be uint8"):
         SOURCES["svhn"].read(tmp_path)
 
 
@@ -161,8 +162,8 @@ def test_records_are_complete(name: str) -> None:
     assert source.embedded is not None or source.places
     assert len({place.name for place in source.places}) == len(source.places)
     for place in source.places:
-        for file in place.files:
-            assert place.folder or any(text.startswith("sha256:") for text in file.digests)
-            assert place.folder or file.url.endswith(file.name)
+        assert bool(place.folder) != place.host.startswith(("https://", "http://", "npm:"))
+        for digests in place.files.values():
+            assert place.folder or any(text.startswith("sha256:") for text in digests)
             sizes = {"md5": 32, "sha256": 64}
-            assert all(len(text.split(":")[1]) == sizes[text.split(":")[0]] for text in file.digests)
+            assert all(len(text.split(":")[1]) == sizes[text.split(":")[0]] for text in digests)

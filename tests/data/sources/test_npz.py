@@ -5,9 +5,15 @@ import pytest
 import torch
 
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.data.images import ImageData
-from indelible.data.sources.npz import npz_splits, read_npz
+from indelible.data import as_data
+from indelible.data.images import Data, ImageData
+from indelible.data.sources.npz import npz_parts
 from tests.data.makers import labels, pixels
+
+
+def read_npz(path: Path, classes: list[str] | None = None) -> Data:
+    (part,) = npz_parts(path, classes)
+    return part()
 
 
 def test_images_and_labels(tmp_path: Path) -> None:
@@ -26,20 +32,20 @@ def test_both_splits_agree_on_the_classes(tmp_path: Path) -> None:
     np.savez_compressed(
         path, x_train=pixels(3, (8, 8, 3)), y_train=[0, 1, 2], x_test=pixels(2, (8, 8, 3)), y_test=[4, 0]
     )
-    assert npz_splits(path) == ("train", "test")
-    train, test = read_npz(path, split="train"), read_npz(path, split="test")
+    train, test = (part() for part in npz_parts(path))
+    assert (train.labels.tolist(), test.labels.tolist()) == ([0, 1, 2], [4, 0])
     assert (len(train.classes), len(test.classes)) == (5, 5)
     assert train.shape == (3, 8, 8)
-    with pytest.raises(InputError, match="holds the splits train and test"):
-        read_npz(path)
+    with pytest.raises(InputError, match="holds training and test images"):
+        as_data(path)
 
 
 def test_one_named_split(tmp_path: Path) -> None:
     path = tmp_path / "set.npz"
     np.savez(path, x_train=pixels(3, (8, 8)), y_train=[0, 1, 2])
     assert len(read_npz(path)) == 3
-    with pytest.raises(InputError, match="no test split: expected the arrays x_test and y_test"):
-        read_npz(path, split="test")
+    np.savez(path, x_test=pixels(2, (8, 8)), y_test=[0, 1], images=pixels(3, (8, 8)), labels=[0, 1, 2])
+    assert len(read_npz(path)) == 2
 
 
 def test_objects_are_never_unpickled(tmp_path: Path) -> None:

@@ -11,105 +11,63 @@ Source of the formats: https://www.cs.toronto.edu/~kriz/cifar.html. An image is 
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from indelible.base.errors import DamagedFileError
 from indelible.base.files import read_json
 from indelible.data.sources.folder import opened
-from indelible.data.sources.source import Rows
+from indelible.data.sources.source import Rows, reading
 from indelible.data.sources.unpickle import read_pickle
 
 _TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 _TEST = ("test_batch",)
-_BYTES = 3 * 32 * 32
 
 
 def read_binary(path: Path, label_bytes: int) -> Rows:
     """Read (images (N, 3, 32, 32), labels (N,)); the last of ``label_bytes`` is the label."""
-    try:
-        content = np.fromfile(path, np.uint8)
-    except OSError as error:
-        raise DamagedFileError(f"{path} cannot be read ({error}). Fetch the data set again.") from error
-    record = label_bytes + _BYTES
-    if content.size == 0 or content.size % record:
-        raise DamagedFileError(
-            f"{path} must hold records of {record:,} bytes each, got {content.size:,} bytes. Fetch the data set again."
-        )
-    rows = content.reshape(-1, record)
-    return np.ascontiguousarray(rows[:, label_bytes:]).reshape(-1, 3, 32, 32), rows[:, label_bytes - 1].astype(np.int64)
+    with reading(path):
+        rows = np.fromfile(path, np.uint8).reshape(-1, label_bytes + 3 * 32 * 32)
+        return rows[:, label_bytes:].reshape(-1, 3, 32, 32), rows[:, label_bytes - 1]
 
 
 def read_python(path: Path, label_key: bytes) -> Rows:
     """Read (images (N, 3, 32, 32), labels (N,)) from a pickled batch."""
     batch = read_pickle(path)
-    if not isinstance(batch, dict):
-        raise DamagedFileError(f"{path} must hold a dictionary, got a {type(batch).__name__}.")
-    # Files written anew by Python 3 have text where the official ones have bytes.
-    named = {key.encode() if isinstance(key, str) else key: value for key, value in batch.items()}
-    data, labels = named.get(b"data"), _numbers(named.get(label_key))
-    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != _BYTES:
-        raise DamagedFileError(f"{path} must hold 'data', an array of bytes of shape (N, {_BYTES}). Fetch it again.")
-    if labels is None or labels.shape != (len(data),):
-        raise DamagedFileError(f"{path} must hold '{label_key.decode()}', {len(data)} whole numbers. Fetch it again.")
-    return data.reshape(-1, 3, 32, 32), labels
-
-
-def _numbers(value: Any) -> npt.NDArray[np.int64] | None:
-    if isinstance(value, list) and all(isinstance(item, int) for item in value):
-        return np.array(value, np.int64)
-    whole = isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.ndim == 1
-    return value.astype(np.int64) if whole else None
+    with reading(path):
+        # Files written anew by Python 3 have text where the official ones have bytes.
+        named = {key.encode() if isinstance(key, str) else key: value for key, value in batch.items()}
+        return named[b"data"].reshape(-1, 3, 32, 32), np.array(named[label_key])
 
 
 def read_sheet(path: Path) -> npt.NDArray[np.uint8]:
     """Read images (N, 3, 32, 32) from a PNG of 1,024 pixels a row."""
     with opened(path, ["PNG"]) as picture:
-        if picture.mode != "RGB" or picture.width != 1024:
-            raise DamagedFileError(
-                f"{path} must be an RGB picture 1,024 pixels wide, got {picture.mode} and {picture.width} pixels."
-            )
-        pixels = np.asarray(picture)
-    return np.ascontiguousarray(pixels.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
+        return np.asarray(picture).reshape(picture.height, 32, 32, 3).transpose(0, 3, 1, 2)
 
 
 def cifar10_rows(folder: Path) -> tuple[Rows, Rows]:
     """Read the set from the files in ``folder``, whichever of the three formats they have."""
-    for suffix, read in ((".bin", _binary), ("", _python), (".png", _sheets)):
-        if (folder / f"{_TEST[0]}{suffix}").is_file():
-            return read(folder, _TRAIN), read(folder, _TEST)
-    raise DamagedFileError(
-        f"{folder} holds no CIFAR-10: expected data_batch_1..5 and test_batch, as .bin, as .png with *_lables.json, or "
-        "without an ending."
-    )
-
-
-def _binary(folder: Path, names: tuple[str, ...]) -> Rows:
-    return _join([read_binary(folder / f"{name}.bin", 1) for name in names])
-
-
-def _python(folder: Path, names: tuple[str, ...]) -> Rows:
-    return _join([read_python(folder / name, b"labels") for name in names])
-
-
-def _sheets(folder: Path, names: tuple[str, ...]) -> Rows:
-    path = folder / ("test_lables.json" if names == _TEST else "train_lables.json")
-    labels = _numbers(read_json(path))
-    if labels is None:
-        raise DamagedFileError(f"{path} must hold a list of whole numbers. Fetch the data set again.")
-    return np.concatenate([read_sheet(folder / f"{name}.png") for name in names]), labels
-
-
-def _join(parts: list[Rows]) -> Rows:
-    return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
+    if (folder / "test_batch.png").is_file():
+        return _sheets(folder, "train", _TRAIN), _sheets(folder, "test", _TEST)
+    return _batches(folder, _TRAIN, 1, b"labels"), _batches(folder, _TEST, 1, b"labels")
 
 
 def cifar100_rows(folder: Path) -> tuple[Rows, Rows]:
     """Read the set from the files in ``folder``, binary or python."""
-    if (folder / "test.bin").is_file():
-        return read_binary(folder / "train.bin", 2), read_binary(folder / "test.bin", 2)
-    if (folder / "test").is_file():
-        return read_python(folder / "train", b"fine_labels"), read_python(folder / "test", b"fine_labels")
-    raise DamagedFileError(f"{folder} holds no CIFAR-100: expected train.bin and test.bin, or train and test.")
+    return _batches(folder, ("train",), 2, b"fine_labels"), _batches(folder, ("test",), 2, b"fine_labels")
+
+
+def _sheets(folder: Path, part: str, names: tuple[str, ...]) -> Rows:
+    labels = np.array(read_json(folder / f"{part}_lables.json"))
+    return np.concatenate([read_sheet(folder / f"{name}.png") for name in names]), labels
+
+
+def _batches(folder: Path, names: tuple[str, ...], label_bytes: int, label_key: bytes) -> Rows:
+    parts = [
+        read_binary(binary, label_bytes)
+        if (binary := folder / f"{name}.bin").is_file()
+        else read_python(folder / name, label_key)
+        for name in names
+    ]
+    return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])

@@ -7,11 +7,12 @@ itself). So the paper's ImageNet subset is an ordinary ImageNet folder with a li
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,76 +23,56 @@ from indelible.base.files import canonical_json
 from indelible.base.progress import Progress
 from indelible.data.images import Data, StreamData
 from indelible.data.row_cache import RowCache, memory_limit
-from indelible.data.sources.source import check_split, data_root
+from indelible.data.sources.source import data_root
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_SPLITS = {"train": ("train",), "test": ("test", "val")}
 _CLASS_LIST = "classes.txt"
 _ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff"})
 _LOOKED_AT = 64
 
 
-def folder_splits(path: Path) -> dict[str, Path]:
-    """Return the folders of the splits, by ``"train"`` and ``"test"``; empty when the folder is not split."""
-    found = {
-        split: folder
-        for split, names in _SPLITS.items()
-        if (folder := next((path / name for name in names if (path / name).is_dir()), None)) is not None
-    }
-    return found if "train" in found else {}
-
-
-def read_folder(
-    path: str | Path,
-    classes: Sequence[str] | str | Path | None = None,
-    size: int | None = None,
-    split: Literal["train", "test"] | None = None,
+def folder_parts(
+    root: Path,
     *,
-    per_class: int | None = None,
+    classes: Sequence[str] | str | Path | int | None = None,
+    size: int | None = None,
+    per_class: tuple[int | None, int | None] = (None, None),
     workers: int = 0,
-    limit: int | None = None,
-) -> Data:
-    """Read a folder of pictures, into memory when they fit into ``limit`` bytes, else as a stream.
+) -> list[Callable[[], Data]]:
+    """Return what reads each part of a folder of pictures: training and test images, or all of them.
 
     ``classes`` are names in the order of their labels, or the path of a list of them; ``per_class`` takes the first
     pictures by name. The other arguments are those of :func:`indelible.load`.
     """
-    root = Path(path)
-    if not root.is_dir():
-        raise InputError(f"{root} is not a folder. Check the path.")
     if size is not None and size < 1:
         raise InputError(f"the size of images must be at least 1 pixel, got {size}.")
-    splits = folder_splits(root)
-    check_split(root, splits, split, expected=f"the folder {root / (split or '')}")
-    names = _class_names(root, splits.get("train", root), classes)
-    paths, labels = _list(splits.get(split or "train", root), names, per_class, complete=split != "test")
-    reader = PictureReader(paths, size)
-    count, pixels = len(paths), math.prod(reader.shape)
-    every, name = torch.arange(count), root.resolve().name
-    stream = StreamData(
-        reader=reader,
-        rows=every,
-        labels=torch.tensor(labels),
-        classes=names,
-        shape=reader.shape,
-        name=name,
-        workers=workers,
-    )
-    if count * pixels <= (memory_limit() if limit is None else limit):
-        with Progress(f"reading {name}", count) as bar:
-            return stream.gather(every, bar)
-    file = data_root() / "streams" / f"{_key(reader)}.rows"
-    if RowCache.fits(file.parent, count, pixels):
-        return replace(stream, cache=RowCache(file, count, pixels))
-    return stream
+    train = root / "train"
+    tests = [root / name for name in ("test", "val") if (root / name).is_dir()]
+    if not train.is_dir():
+        train, tests = root, []
+    names = _class_names(root, train, classes)
+
+    def read(folder: Path, most: int | None) -> Data:
+        """Read pictures into memory when they fit, else as a stream."""
+        paths, labels = _list(folder, names, most, complete=folder == train)
+        reader, rows, name = PictureReader(paths, size), torch.arange(len(paths)), root.resolve().name
+        numbers = torch.tensor(labels)
+        stream = StreamData(reader=reader, rows=rows, labels=numbers, classes=names, name=name, workers=workers)
+        if len(paths) * math.prod(reader.shape) <= memory_limit():
+            with Progress(f"reading {name}", len(paths)) as bar:
+                return stream.gather(rows, bar)
+        file = data_root() / "streams" / f"{_key(reader)}.rows"
+        return replace(stream, reader=RowCache(reader, file)) if RowCache.fits(reader, file.parent) else stream
+
+    return [partial(read, folder, most) for folder, most in zip([train, *tests[:1]], per_class, strict=False)]
 
 
-def _class_names(root: Path, folder: Path, classes: Sequence[str] | str | Path | None) -> tuple[str, ...]:
+def _class_names(root: Path, folder: Path, classes: Sequence[str] | str | Path | int | None) -> tuple[str, ...]:
     if isinstance(classes, str | Path):
         return _read_class_list(Path(classes))
-    if classes is not None:
+    if classes is not None and not isinstance(classes, int):
         return tuple(classes)
     if (root / _CLASS_LIST).is_file():
         return _read_class_list(root / _CLASS_LIST)

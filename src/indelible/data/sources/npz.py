@@ -7,9 +7,10 @@ refused, because reading them would unpickle.
 import contextlib
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,37 +18,32 @@ import numpy.typing as npt
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.data.convert import as_data
 from indelible.data.images import Data
-from indelible.data.sources.source import check_split
 
-_KEYS = {"train": ("x_train", "y_train"), "test": ("x_test", "y_test")}
+_SPLITS = (("x_train", "y_train"), ("x_test", "y_test"))
 _ONE = ("images", "labels")
 
 
-def npz_splits(path: str | Path) -> tuple[str, ...]:
-    """Return the splits that the file holds: ``("train", "test")``, one of them, or none (plain images and labels)."""
-    with _open(Path(path)) as arrays:
-        return tuple(split for split, keys in _KEYS.items() if set(keys) <= set(arrays.files))
+def npz_parts(path: Path, classes: Sequence[str] | int | None = None) -> list[Callable[[], Data]]:
+    """Return what reads each part of the file: training and test images, or all of them.
 
-
-def read_npz(
-    path: str | Path, classes: Sequence[str] | int | None = None, *, split: Literal["train", "test"] | None = None
-) -> Data:
-    """Read labelled images, of one split where the file has both; the highest label decides the number of classes."""
-    path = Path(path)
-    splits = npz_splits(path)
-    check_split(path, splits, split, expected=f"the arrays {' and '.join(_KEYS[split or 'train'])}")
+    The highest label decides the number of classes; parts agree on it even when one lacks the last class.
+    """
     with _open(path) as arrays:
-        keys = _KEYS[split or splits[0]] if splits else _ONE
-        if not set(keys) <= set(arrays.files):
+        found = [keys for keys in (*_SPLITS, _ONE) if set(keys) <= set(arrays.files)]
+        parts = [keys for keys in found if keys in _SPLITS] or found
+        if not parts:
             raise InputError(
                 f"{path} must hold the arrays images and labels, or x_train, y_train, x_test and y_test, got "
                 f"{', '.join(arrays.files) or 'none'}."
             )
-        images, labels = _array(arrays, keys[0], path), _labels(arrays, keys[1], path)
-        if classes is None and splits:
-            # Both splits must agree on the number of classes even when one lacks the last class.
-            classes = 1 + max(int(_labels(arrays, _KEYS[part][1], path).max(initial=0)) for part in splits)
-    return as_data((images, labels), classes=classes, name=path.stem)
+        if classes is None and len(parts) > 1:
+            classes = 1 + max(int(_labels(arrays, key, path).max(initial=0)) for _, key in parts)
+    return [partial(_read, path, *keys, classes) for keys in parts]
+
+
+def _read(path: Path, images: str, labels: str, classes: Sequence[str] | int | None) -> Data:
+    with _open(path) as arrays:
+        return as_data((_array(arrays, images, path), _labels(arrays, labels, path)), classes=classes, name=path.stem)
 
 
 @contextlib.contextmanager

@@ -4,13 +4,15 @@ A pickle is a program: it may name any function and call it. This reader knows t
 stored with, and gives each a harmless stand-in; every other name is refused before anything is called. numpy itself
 takes no part in unpickling, so an array's type and length are checked here and the numpy version does not matter.
 
-Source of the layout: ``numpy.ndarray.__reduce__`` (state: version, shape, dtype, Fortran order, bytes). Pickles written
-by Python 2 (the official CIFAR files, protocol 2) hold their strings as bytes; so do all results of this reader.
+Source of the layout: ``numpy.ndarray.__reduce__`` (state: version, shape, dtype, Fortran order, bytes) and that of
+``numpy.dtype`` (state: version, byte order, ...). Pickles written by Python 2 (the official CIFAR files, protocol 2)
+hold their strings as bytes; so do all results of this reader.
 """
 
 import io
 import math
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,45 +20,40 @@ import numpy as np
 import numpy.typing as npt
 
 from indelible.base.errors import DamagedFileError
+from indelible.data.sources.source import reading
 
 _TYPES = frozenset({"u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"})
-_ARRAYS = frozenset({"numpy.core.multiarray", "numpy._core.multiarray"})
-_LIMIT = 1 << 30
+_ORDERS = frozenset("<>|=")
+_NUMPY = frozenset(
+    {
+        ("numpy", "ndarray"),
+        ("numpy", "dtype"),
+        ("numpy.core.multiarray", "_reconstruct"),
+        ("numpy._core.multiarray", "_reconstruct"),
+    }
+)
 
 
-class _Type:
-    """Stands for ``numpy.dtype``: remembers the type's code."""
+class _StandIn:
+    """Stands for an array or its type: remembers what it is made of."""
 
-    def __init__(self, code: Any = b"", *_: Any) -> None:
-        self.code, self.order = _text(code), "<"
-
-    def __setstate__(self, state: Any) -> None:
-        # (version, byte order, subdtype, names, fields, size, alignment, flags)
-        if not isinstance(state, tuple) or len(state) < 5 or any(part is not None for part in state[2:5]):
-            raise pickle.UnpicklingError("an array with fields")
-        self.order = _text(state[1])
-        if self.order not in {"<", ">", "|", "="}:
-            raise pickle.UnpicklingError(f"an array of byte order {self.order}")
-
-
-class _Array:
-    """Stands for ``numpy.ndarray``: remembers what the array is made of."""
-
-    state: Any = ()
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments: tuple[Any, ...] = arguments
+        self.state: Any = None
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
-    def array(self) -> npt.NDArray[Any]:
-        if not isinstance(self.state, tuple) or len(self.state) != 5:
-            raise pickle.UnpicklingError("an array without content")
-        _, shape, kind, fortran, raw = self.state
-        if not isinstance(kind, _Type) or not isinstance(raw, bytes) or kind.code not in _TYPES:
-            raise pickle.UnpicklingError("an array of objects")
-        dtype = np.dtype(kind.order + kind.code)
-        if math.prod(shape) * dtype.itemsize != len(raw):
-            raise pickle.UnpicklingError(f"an array of shape {shape} in {len(raw)} bytes")
-        return np.frombuffer(raw, dtype).reshape(shape, order="F" if fortran else "C")
+
+class _Reader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _NUMPY:
+            return _StandIn
+        if (module, name) == ("_codecs", "encode"):
+            # How Python 3 writes bytes into old protocols. A new function for each pickle: a state that is put into it
+            # alters nothing.
+            return partial(_encoded)
+        raise pickle.UnpicklingError(f"a call of {module}.{name}")
 
 
 def _text(value: Any) -> str:
@@ -67,20 +64,6 @@ def _encoded(text: Any, coding: Any) -> bytes:
     if not isinstance(text, str) or _text(coding) != "latin1":
         raise pickle.UnpicklingError("text in an unknown coding")
     return text.encode("latin1")
-
-
-class _Reader(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        # Functions are made anew for each pickle: one that puts a state into them alters nothing.
-        if module in _ARRAYS and name == "_reconstruct":
-            return lambda *_: _Array()  # makes the empty array that a state is put into
-        if (module, name) == ("numpy", "ndarray"):
-            return _Array
-        if (module, name) == ("numpy", "dtype"):
-            return _Type
-        if (module, name) == ("_codecs", "encode"):
-            return lambda text, coding=b"": _encoded(text, coding)  # how Python 3 writes bytes into old protocols
-        raise pickle.UnpicklingError(f"a call of {module}.{name}")
 
 
 def unpickle(content: bytes, name: str) -> Any:
@@ -103,8 +86,8 @@ def unpickle(content: bytes, name: str) -> Any:
 def _plain(value: Any, depth: int = 0) -> Any:
     if depth > 16:
         raise pickle.UnpicklingError("values nested too deeply")
-    if isinstance(value, _Array):
-        return value.array()
+    if isinstance(value, _StandIn):
+        return _array(value)
     if isinstance(value, dict):
         return {_plain(key, depth + 1): _plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -114,11 +97,20 @@ def _plain(value: Any, depth: int = 0) -> Any:
     raise pickle.UnpicklingError(f"a {type(value).__name__}")
 
 
+def _array(stored: _StandIn) -> npt.NDArray[Any]:
+    """Make the array that a stand-in describes; one that is not as numpy writes it raises something."""
+    _, shape, kind, fortran, raw = stored.state
+    code, order = _text(kind.arguments[0]), _text(kind.state[1])
+    if code not in _TYPES or order not in _ORDERS or not isinstance(raw, bytes):
+        raise pickle.UnpicklingError("an array of objects")
+    dtype = np.dtype(order + code)
+    if math.prod(shape) * dtype.itemsize != len(raw):
+        raise pickle.UnpicklingError(f"an array of shape {shape} in {len(raw)} bytes")
+    return np.frombuffer(raw, dtype).reshape(shape, order="F" if fortran else "C")
+
+
 def read_pickle(path: Path) -> Any:
     """Read a file by :func:`unpickle`."""
-    try:
-        if path.stat().st_size > _LIMIT:
-            raise DamagedFileError(f"{path} is refused: larger than {_LIMIT:,} bytes, which no official file is.")
-        return unpickle(path.read_bytes(), str(path))
-    except OSError as error:
-        raise DamagedFileError(f"{path} cannot be read ({error}). Fetch the data set again.") from error
+    with reading(path):
+        content = path.read_bytes()
+    return unpickle(content, str(path))
