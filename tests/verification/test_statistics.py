@@ -6,12 +6,13 @@ import math
 import pytest
 import torch
 from scipy.integrate import quad
-from scipy.stats import binom, binomtest, false_discovery_control
+from scipy.stats import binom, binomtest, combine_pvalues, false_discovery_control
 
 from indelible.base.errors import InputError
 from indelible.verification.planner import QueryPlan, needed_hits, plan, power_of
 from indelible.verification.statistics.exact_tests import (
     decoys_for,
+    fisher_p_value,
     holm,
     keyed_p_value,
     keyed_rate,
@@ -197,3 +198,15 @@ class TestPlanner:
             plan(0.5, alpha=0)
         with pytest.raises(InputError, match="takes more than"):
             plan(0.1000001, null_rate=0.1)
+
+
+class TestFisher:
+    def test_by_hand(self) -> None:
+        assert fisher_p_value([0.3]) == pytest.approx(0.3)
+        # x = 0.01: 0.01 * (1 + log 100) = 0.01 * 5.60517
+        assert fisher_p_value([0.1, 0.1]) == pytest.approx(0.0560517, rel=1e-6)
+        assert fisher_p_value([1.0, 1.0, 1.0]) == 1.0
+
+    def test_as_in_scipy(self) -> None:
+        values = [0.02, 0.5, 1e-4, 0.9]
+        assert fisher_p_value(values) == pytest.approx(combine_pvalues(values, method="fisher").pvalue, rel=1e-9)

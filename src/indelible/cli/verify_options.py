@@ -20,8 +20,8 @@ def deciding_options(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add_choice(
         command, "--test", default="auto",
-        help="statistical test: auto (the one that fits the key), codebook, binomial, decoys, paired, sequential, "
-        "keyed or references (default: auto)",
+        help="statistical test: auto (the one that fits the key), codebook, relearning (needs "
+        "the weights), binomial, decoys, paired, sequential, keyed or references (default: auto)",
     )  # fmt: skip
     add("--decoys", type=int, metavar="N", help="number of decoy keys to ask (default: 20, or more if alpha needs it)")
     per_decoy = "samples of each decoy key (default: 1000; of a server: as planned)"

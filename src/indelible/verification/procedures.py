@@ -3,6 +3,7 @@
 | name | labels | exact null | smallest p | asks besides the key's samples |
 |---|---|---|---|---|
 | ``codebook`` | codebook | for any model | C^-K | nothing |
+| ``relearning`` | codebook | for any model | 3 C^-K | nothing; it needs the suspect's weights |
 | ``binomial`` | one mark | if this key hits no more than half or the worst decoy | a tenth of alpha | 20 decoys |
 | ``decoys`` | one mark | for any model | 1 / (N + 1) | N decoys |
 | ``paired`` | one mark; content, noise | as ``binomial``, and McNemar's | a tenth of alpha | carriers, 20 decoys |
@@ -21,14 +22,16 @@ of these and gains nothing.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.keys.key import FRESH, SINGLE, Key, Labels
+from indelible.data.images import Data
+from indelible.keys.key import FRESH, SINGLE, Key, Labels, WatermarkSamples
+from indelible.verification.relearning import Teacher, lessons, relearnt_counts
 from indelible.verification.statistics.codebook import (
     Integers,
     answer_counts,
@@ -43,6 +46,7 @@ from indelible.verification.statistics.exact_tests import (
     bounded_binomial,
     bounded_rate,
     decoys_for,
+    fisher_p_value,
     keyed_p_value,
     keyed_rate,
     paired_test,
@@ -51,6 +55,7 @@ from indelible.verification.statistics.exact_tests import (
 )
 from indelible.verification.statistics.sequential import EProcess
 from indelible.verification.suspect_queries import DECOYS, Finding, SuspectQueries
+from indelible.verification.suspects import ModuleSuspect
 
 # The chance that the decoys' limit is wrong is a tenth of alpha: small beside it, and it costs few queries.
 MISS_SHARE = 0.1
@@ -134,19 +139,73 @@ def codebook_finding(
 def _drawn(queries: SuspectQueries) -> Integers:
     """Return the classes of the marks; refuse a level that so few marks cannot reach."""
     drawn: Integers = queries.key.codebook().classes.numpy()
-    least = smallest_p_value(queries.key.classes, len(drawn))
+    _check_reachable(queries, smallest_p_value(queries.key.classes, len(drawn)))
+    return drawn
+
+
+def _check_reachable(queries: SuspectQueries, least: float) -> None:
+    """Refuse a level below the smallest p-value that a test can give."""
     if least > queries.alpha:
         raise InputError(
-            f"{len(drawn)} marks over {queries.key.classes} classes can give p = {least:.1g} at the least, which is "
-            f"above alpha = {queries.alpha:g}. Verify at a larger alpha, or make a key with more marks."
+            f"{queries.key.marks} marks over {queries.key.classes} classes can give p = {least:.1g} at the least, "
+            f"which is above alpha = {queries.alpha:g}. Verify at a larger alpha, or make a key with more marks."
         )
-    return drawn
 
 
 def _counted(queries: SuspectQueries, answers: Tensor, marks: int) -> Integers:
     """Return N_i(c) for answers to the samples, mark by mark."""
     rows, true = answers.reshape(marks, -1).numpy(), queries.samples.true
     return answer_counts(rows, None if true is None else true[: rows.shape[1]].numpy(), queries.key.classes)
+
+
+@_procedure("relearning", "exact tests on marks that taught copies of the suspect were not told", ("codebook",))
+def relearning(queries: SuspectQueries) -> Finding:
+    """Ask for all marks; if that does not show it, teach copies some marks and ask them for others.
+
+    See :mod:`indelible.verification.relearning`. Its p-value counts all tests, also those that were not needed.
+    """
+    suspect, book, drawn = queries.suspect, queries.key.codebook(), queries.key.codebook().classes.numpy()
+    if not isinstance(suspect, ModuleSuspect):
+        raise InputError(
+            "the test 'relearning' teaches a copy of the suspect, so it needs a torch module or a file of weights, got "
+            f"{type(suspect).__name__}. Use the test 'codebook', which needs answers only."
+        )
+    samples, left = _apart(queries, len(book))
+    parts = Teacher(suspect.model, book, left, suspect.normalize).parts
+    tests = 1 + len(parts)
+    _check_reachable(queries, tests * smallest_p_value(queries.key.classes, len(book)))
+
+    def ask(model: nn.Module, images: Tensor) -> Tensor:
+        return queries.ask(images, replace(suspect, model=model))
+
+    each = len(samples) // len(book)
+    rows, true = ask(suspect.model, samples.images).reshape(len(book), -1).numpy(), samples.true
+    counts = answer_counts(rows, None if true is None else true.reshape(rows.shape).numpy(), queries.key.classes)
+    best = codebook_finding(counts, drawn, trials=int(samples.counted.sum()), carriers=each)
+    for teach in parts.values() if tests * best.p_value > queries.alpha else ():
+        tables = relearnt_counts(teach, len(book), samples, queries.key.classes, ask)
+        first = len(book) - sum(map(len, tables))
+        values = [
+            codebook_p_value(codebook_scores(table), drawn[list(asked)])
+            for table, (_, asked) in zip(tables, lessons(len(book)), strict=True)
+        ]
+        trials = int(samples.subset(torch.arange(first * each, len(samples))).counted.sum())
+        new = codebook_finding(np.concatenate(tables), drawn[first:], trials=trials, carriers=each)
+        best = min(best, replace(new, p_value=fisher_p_value(values)), key=lambda one: one.p_value)
+    return replace(best, p_value=min(1.0, tests * best.p_value))
+
+
+def _apart(queries: SuspectQueries, marks: int) -> tuple[WatermarkSamples, Data]:
+    """Return samples on at most half of the carriers, as many of every mark, and the other carriers."""
+    samples, carriers = queries.samples, queries.given_carriers()
+    each = min(len(samples) // marks, len(carriers) // 2)
+    if each < 1:
+        raise InputError("the test 'relearning' needs 2 carriers or more: some to teach with, others to ask on.")
+    kept = samples.subset(torch.arange(len(samples)).reshape(marks, -1)[:, :each].flatten())
+    free = torch.ones(len(carriers), dtype=torch.bool)
+    if not queries.key.codebook().marks[0].own_images:
+        free[kept.carriers] = False
+    return kept, carriers.subset(free.nonzero().flatten())
 
 
 def _codebook_sequential(queries: SuspectQueries) -> Finding:

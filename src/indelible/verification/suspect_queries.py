@@ -49,10 +49,13 @@ class SuspectQueries:
     decoy_samples: int | None = None
     queries: int = field(default=0, init=False)
 
-    def ask(self, images: Tensor) -> Tensor:
-        """Return the suspect's label (int64, (N,)) of each image, checked, and count the queries."""
+    def ask(self, images: Tensor, suspect: Suspect | None = None) -> Tensor:
+        """Return the label (int64, (N,)) of each image, checked, and count the queries.
+
+        The suspect is asked, or a changed copy of it that is given instead.
+        """
         self.queries += len(images)
-        return answers(self.suspect, images, self.key.classes)
+        return answers(suspect or self.suspect, images, self.key.classes)
 
     def hits(self, samples: WatermarkSamples) -> int:
         """Return how many of ``samples`` are hits: answered with their labels, untargeted ones with another class."""
@@ -60,23 +63,24 @@ class SuspectQueries:
 
     def plain(self) -> Tensor:
         """Return the carriers of the samples without the mark: uint8 (n, C, H, W)."""
-        return self._carriers().gather(self.samples.carriers).images.cpu()
+        return self.given_carriers().gather(self.samples.carriers).images.cpu()
 
     def decoy_hits(self, number: int, count: int | None = None) -> tuple[int, int]:
         """Ask samples of decoy ``number``; return how many are hits, and of how many."""
-        carriers, target = self._carriers(), self.key.target
+        carriers, target = self.given_carriers(), self.key.target
         room = len(carriers) if target is None else int((carriers.labels != target).sum())
         asked = min(count or self.decoy_samples or DECOY_SAMPLES, room)
         return self.hits(self.key.decoy(number).samples(carriers, purpose="verify", count=asked)), asked
 
     def accuracy(self) -> float:
         """Return the share of clean carriers that are answered with their true class."""
-        right, data = 0, self._carriers()
+        right, data = 0, self.given_carriers()
         for images, labels in data.iterate(torch.arange(len(data)), 1000, torch.device("cpu")):
             right += int((self.ask(images) == labels).sum())
         return right / len(data)
 
-    def _carriers(self) -> Data:
+    def given_carriers(self) -> Data:
+        """Return the carriers; refuse to go on where none were given."""
         if self.carriers is None:
             raise InputError("this takes the images that marks are drawn on. Give carriers.")
         return self.carriers

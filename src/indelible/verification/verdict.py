@@ -124,8 +124,8 @@ def verify(
         key: The owner's key.
         carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels and a
             fingerprint they only give BA.
-        test: ``"auto"``, the key's own, or ``"codebook"``, ``"binomial"``, ``"decoys"``, ``"paired"``,
-            ``"sequential"``, ``"keyed"`` or ``"references"`` (:mod:`indelible.verification.procedures`).
+        test: ``"auto"``, the key's own, or ``"codebook"``, ``"relearning"``, ``"binomial"``, ``"decoys"``,
+            ``"paired"``, ``"sequential"``, ``"keyed"`` or ``"references"`` (:mod:`indelible.verification.procedures`).
         alpha: How often an unmarked model may be called the owner's, at most.
         queries: Key samples to ask, at most; by default all there are, of a codebook 200 of each mark.
         decoys: Decoy keys to ask; by default 20, and as many as alpha takes in the test ``"decoys"``.
@@ -237,8 +237,11 @@ def _sentence(owned: bool, found: Finding, procedure: Procedure, key: Key) -> st
         models = found.counts["references"]
         note = f" (chance of a hit taken to be at most {found.null_rate:.3f}; reference models: {models})"
     if key.labels == "codebook":
+        marks, copies = f"{found.counts['marks']:.0f}", ""
+        if found.counts["marks"] < (key.marks or 0):
+            marks, copies = f"{marks} other", "after copies of the suspect were taught some marks, "
         counted = (
-            f"{found.counts['held']:.0f} of {found.counts['marks']:.0f} marks are answered with their secret class "
+            f"{copies}{found.counts['held']:.0f} of {marks} marks are answered with their secret class "
             f"({found.hits} of {found.trials} answers). {chance}."
         )
     else:

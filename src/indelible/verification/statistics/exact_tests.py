@@ -45,6 +45,11 @@ Nothing else is assumed: no null rate, no independence of queries. The price is 
 error rate for all of them together, whatever the dependence between them. With p_(1) <= ... <= p_(m),
 
     adjusted p_(i) = max over j <= i of min(1, (m - j + 1) p_(j))
+
+**Fisher's method** ("Statistical Methods for Research Workers", 1925): one p-value for several tests, each of which is
+valid whatever the earlier ones gave.
+
+    p = P[chi-squared with 2m degrees of freedom >= -2 log x] = x sum_(k < m) (-log x)^k / k!,  x = p_1 ... p_m
 """
 
 import math
@@ -52,7 +57,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import betainc, betainccinv
+from scipy.special import betainc, betainccinv, gammaincc
 from torch import Tensor
 
 from indelible.base.errors import InputError
@@ -168,6 +173,11 @@ def decoys_for(alpha: float) -> int:
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie between 0 and 1, got {alpha}.")
     return max(1, math.ceil(1.0 / alpha - 1.0 - 1e-9))
+
+
+def fisher_p_value(p_values: Sequence[float]) -> float:
+    """Return one p-value for tests that are each valid whatever the earlier ones gave."""
+    return float(gammaincc(len(p_values), -sum(math.log(value) for value in p_values)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
