@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 import torch
+from filelock import lock_descriptor
 from torch import Tensor
 
 from indelible.base.checks import is_hash
@@ -36,11 +37,6 @@ from indelible.data.digests import image_digests
 from indelible.verification.suspects.http import HttpSuspect
 from indelible.verification.suspects.outputs import BadAnswerError
 from indelible.verification.suspects.suspect import Suspect, answers
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system: two sessions at once are then found by the chain
-    fcntl = None  # type: ignore[assignment]
 
 _FORMAT = 1
 _BATCH = 32
@@ -171,15 +167,14 @@ class QueryLog:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._handle = self.path.open("a+b")
-            if fcntl is not None:
-                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = lock_descriptor(self._handle.fileno(), blocking=False)
             self._handle.seek(0)
-            content = self._handle.read()
-        except BlockingIOError as error:
-            raise InputError(f"another process is writing {self.path}. Wait for it, or name another log.") from error
+            content = self._handle.read() if free else b""
         except OSError as error:
             raise StorageError(f"cannot write the query log {self.path}: {error.strerror}.") from error
         try:
+            if not free:
+                raise InputError(f"another process is writing {self.path}. Wait for it, or name another log.")
             self.recorded = parse_log(content, str(self.path), torn=True)
             self._handle.truncate(self.recorded.size)
             if self.recorded.lines == 0:
