@@ -143,6 +143,14 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             exec(compile(code, f"{page.name}, block {number}", "exec"), names)  # noqa: S102 - our own pages
 
 
+def test_the_first_page_is_read_in_two_minutes() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"[^\s|]+", text)) <= 650
+    lines = [line for line in blocks(ROOT / "README.md", "python")[0].splitlines() if line]
+    assert len(lines) == 10
+    assert sum(code.count("$ indelible ") for code in blocks(ROOT / "README.md", "console")) == 5
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.slow
 def test_the_first_lines_of_python_end_in_owned(tmp_path: Path) -> None:
