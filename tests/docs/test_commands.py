@@ -3,23 +3,26 @@
 A command that is not run here is in ``NOT_RUN`` with the reason; all are parsed in ``test_docs.py``.
 """
 
+import contextlib
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from indelible.cli import main
-from tests.docs.test_docs import PAGES, blocks
+from tests.docs.test_docs import ADDRESS, PAGES, blocks
+from tests.verification.suspects.servers import serving_run
 
 TINY = ["--data", "fashion-mini?train=400&test=200", "--train", "epochs=1", "--device", "cpu"]
 SERVER, FILES = "needs a server", "needs files of the reader"
 LONG, ELSEWHERE = "hours, or minutes that add nothing", "run in"
 NOT_RUN = {
     r"\bcifar10|cifar100|svhn": "needs data that does not ship with the package",
-    r"http:|service\.json|timestamp|bundle|evidence claim": f"{SERVER}; {ELSEWHERE} tests/evidence, tests/verification",
+    r"service\.json|timestamp|bundle|evidence claim": f"{SERVER}; {ELSEWHERE} tests/evidence, tests/verification",
     r"answers\.csv|stolen\.|model\.onnx|\.pem|net\.safetensors|my-key": f"{FILES}; {ELSEWHERE} tests/verification",
     r"noisy-ft|shake|my_attacks|runs/mine": f"needs the reader's attack; {ELSEWHERE} tests/base/test_plugins.py",
     r"--devices|--nodes": f"several processes; {ELSEWHERE} tests/train",
@@ -45,6 +48,16 @@ def commands() -> list[str]:
 def reason(command: str) -> str | None:
     """Return why a command is not run."""
     return next((why for pattern, why in NOT_RUN.items() if re.search(pattern, command)), None)
+
+
+@contextlib.contextmanager
+def served(run: Path, command: str) -> Iterator[str]:
+    """Yield a command with the address of a server that answers for a run, if it names a server."""
+    if not ADDRESS.search(command):
+        yield command
+        return
+    with serving_run(run) as address:
+        yield ADDRESS.sub(address, command)
 
 
 RUN = [command for command in commands() if reason(command) is None]
@@ -79,7 +92,8 @@ def test_command_runs(command: str, home: Path, tmp_path: Path, monkeypatch: pyt
     if command == "attack runs/app":
         shutil.rmtree(tmp_path / "runs" / "app-ft")
     monkeypatch.chdir(tmp_path)
-    code = main(shlex.split(command))
+    with served(tmp_path / "runs" / "app", command) as typed:
+        code = main(shlex.split(typed))
     assert code in ({0, 1} if command.startswith("verify runs") else {0})  # a tiny model may be NOT SHOWN
 
 

@@ -4,7 +4,9 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,6 +36,8 @@ IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 EXAMPLES = {
     "src/indelible/attacks/noisy_ft.py", "tests/attacks/test_noisy_ft.py", "docs/attacks/noisy-ft.md",
 }  # fmt: skip
+# A server that `python experiments/serve.py RUN` starts.
+ADDRESS = re.compile(r"http://(?:localhost|127\.0\.0\.1):8080/v2/models/model")
 # A directive, such as ```{include} FILE, is a block too: its end must not be taken for a beginning.
 FENCE = re.compile(r"^```(\w*|\{[\w-]+\}[^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -126,6 +130,49 @@ def _registries(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
 
 
+QUIET = {
+    "logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
+    "accelerator": "cpu", "max_steps": 2,
+}  # fmt: skip
+
+
+def trainers(folder: Path) -> dict[str, Any]:
+    """Return what the page of the callbacks takes for granted: a module and a model of the two trainers."""
+    lightning, transformers = pytest.importorskip("pytorch_lightning"), pytest.importorskip("transformers")
+
+    class Classifier(lightning.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = TinyNet(classes=10)
+
+        def forward(self, images: torch.Tensor) -> Any:
+            return self.net(images)
+
+        def training_step(self, batch: list[torch.Tensor], _index: int) -> torch.Tensor:
+            return torch.nn.functional.cross_entropy(self(batch[0]), batch[1])
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.01)
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    images = stripes(40, 10)
+    return {
+        "module": Classifier(),
+        "model": transformers.ViTForImageClassification(
+            transformers.ViTConfig(image_size=32, patch_size=16, num_labels=10, **sizes)
+        ),
+        "arguments": transformers.TrainingArguments(
+            output_dir=str(folder), max_steps=2, use_cpu=True, save_strategy="no", report_to=[], disable_tqdm=True
+        ),
+        "data": [
+            {"pixel_values": image * 2 - 1, "labels": label}
+            for image, label in zip(images.images.float() / 255, images.labels, strict=True)
+        ],
+        "mean": (0.5,) * 3,
+        "std": (0.5,) * 3,
+    }
+
+
 WITH_CODE = [page for page in PAGES if blocks(page, "python") and page.name != "README.md"]
 
 
@@ -137,10 +184,23 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     page_module = ModuleType("my_attacks")  # CONTRIBUTING writes this file and then names it
     names = vars(page_module)
     names.update(TinyData().names)
+    if page.name == "integrations.md":
+        warnings.simplefilter("ignore")  # of the two trainers; pytest restores the filters
+        trainer = partial(pytest.importorskip("pytorch_lightning").Trainer, **QUIET)
+        monkeypatch.setattr("pytorch_lightning.Trainer", trainer)
+        names.update(trainers(tmp_path))
     monkeypatch.setitem(sys.modules, "my_attacks", page_module)
     for number, code in enumerate(blocks(page, "python"), 1):
         if not code.startswith("# not run"):
             exec(compile(code, f"{page.name}, block {number}", "exec"), names)  # noqa: S102 - our own pages
+
+
+def test_the_first_page_is_read_in_two_minutes() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"[^\s|]+", text)) <= 650
+    lines = [line for line in blocks(ROOT / "README.md", "python")[0].splitlines() if line]
+    assert len(lines) == 10
+    assert sum(code.count("$ indelible ") for code in blocks(ROOT / "README.md", "console")) == 5
 
 
 @pytest.mark.timeout(1800)
@@ -227,6 +287,36 @@ def test_written_pages_are_up_to_date(program: str) -> None:
         [sys.executable, program, "--check"], cwd=ROOT, capture_output=True, text=True, check=False
     )  # fmt: skip
     assert done.returncode == 0, f"run: python {program}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_no_line_begins_with_a_percent_sign(page: Path) -> None:
+    """The renderer takes such a line for a comment and leaves it out."""
+    assert not re.findall(r"^\s*%.*", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+
+
+def test_ten_questions_are_answered_two_clicks_from_the_front_page() -> None:
+    """Front page, questions, place: each answer names its place, and both front pages link to the questions."""
+    for front, link in (("README.md", "(docs/faq.md)"), ("docs/index.md", "(faq.md)")):
+        assert link in (ROOT / front).read_text(encoding="utf-8")
+    questions = re.split(r"^## ", (ROOT / "docs" / "faq.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    assert len(questions) >= 10
+    for text in questions:
+        assert "?" in text.partition("\n")[0]
+        assert LINK.search(text) or "`" in text, f"no place is named in: {text}"
+
+
+def test_anchors_of_links_are_headings() -> None:
+    """A link to a part of a page leads to a heading that is there."""
+    for page in (page for page in PAGES if page.suffix == ".md"):
+        for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+            name, _, anchor = target.partition("#")
+            if target.startswith("http") or not anchor:
+                continue
+            path = (page.parent / name).resolve() if name else page
+            heads = re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+            assert anchor in slugs, f"{page.name} links to {target}; {path.name} has no such heading"
 
 
 def test_every_page_is_linked_from_the_index() -> None:
