@@ -48,8 +48,13 @@ def _texts() -> "Environment":
     made.filters["number"] = lambda value, digits="g": format(value, digits)
     made.filters["percent"] = lambda rate, digits=".1f": format(100 * rate, digits)
     made.filters["repr"] = repr
-    made.globals["joint"] = lambda loop: "" if loop.first else " and " if loop.last else ", "
+    made.globals["joint"] = joint
     return made
+
+
+def joint(loop: Any) -> str:
+    """Return what a template writes between the words of a list: commas, and a final "and"."""
+    return "" if loop.first else " and " if loop.last else ", "
 
 
 @dataclass(frozen=True, kw_only=True)
