@@ -57,8 +57,8 @@ def environment() -> "Environment":
     )  # fmt: skip
     made.filters |= {name: getattr(written, name) for name in _FILTERS}
     made.filters |= {
-        "groupby_in_order": _in_order, "number": written.plain_number, "repr": repr, "slot": slot_of, "tint": _tint,
-        "unbroken": _unbroken,
+        "flattened": flattened, "groupby_in_order": _in_order, "number": written.plain_number, "repr": repr,
+        "slot": slot_of, "tint": _tint, "unbroken": _unbroken,
     }  # fmt: skip
     made.globals |= {"light": LIGHT, "dark": DARK, "differences": DIFFERENCES, "joint": joint}
     return made
