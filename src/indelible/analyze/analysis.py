@@ -18,12 +18,16 @@ import types
 from collections import UserDict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import canonical_json, read_json, write_json, write_text
 from indelible.base.records import plain, versions
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 ANALYSIS = "analysis.json"
 ANALYSES: dict[str, type["Analysis"]] = {}
@@ -31,6 +35,26 @@ ANALYSES: dict[str, type["Analysis"]] = {}
 _POINTS = "points.json"
 _TABLE = "table.csv"
 _FORMAT = 1
+
+
+@cache
+def _texts() -> "Environment":
+    """Return the environment of the templates that put numbers into words."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(  # noqa: S701 - plain text: whoever shows it on a page escapes it
+        loader=PackageLoader("indelible.analyze"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters["number"] = lambda value, digits="g": format(value, digits)
+    made.filters["percent"] = lambda rate, digits=".1f": format(100 * rate, digits)
+    made.filters["repr"] = repr
+    made.globals["joint"] = joint
+    return made
+
+
+def joint(loop: Any) -> str:
+    """Return what a template writes between the words of a list: commas, and a final "and"."""
+    return "" if loop.first else " and " if loop.last else ", "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +71,16 @@ class Analysis:
         raise NotImplementedError
 
     def sentences(self) -> list[str]:
-        """Return what the numbers say, one sentence each."""
-        raise NotImplementedError
+        """Return what the numbers say, one sentence each, in the words of ``templates``."""
+        return self._written().sentences().strip().split("\n")  # type: ignore[no-any-return]
+
+    @property
+    def alt(self) -> str:
+        """The figure in words, for those who do not see it."""
+        return self._written().alt().strip()  # type: ignore[no-any-return]
+
+    def _written(self) -> Any:
+        return _texts().get_template(f"{self.figure}.txt.j2").make_module({"it": self})
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON values."""

@@ -97,16 +97,6 @@ class Batchnorm(Analysis):
         ]  # fmt: skip
         return channels + layers
 
-    def sentences(self) -> list[str]:
-        """Say for each model how far the statistics lie apart."""
-        return [
-            f"{one.label}: in BatchNorm layer {one.number} ({one.layer}) the means of watermark samples lie "
-            f"{one.shown.mean_shift:.2f} clean standard deviations off, and variances differ by a factor of "
-            f"{one.shown.variance_ratio:.2f}; the largest distance over all layers is "
-            f"{max(layer.distance for layer in one.layers):.2f}."
-            for one in self.models
-        ]
-
 
 def statistics_of(model: nn.Module, batches: Sequence[Tensor]) -> list[tuple[str, Tensor, Tensor]]:
     """Return (name, mean, variance) of every BatchNorm layer, estimated on ``batches``; ``model`` is changed."""

@@ -27,8 +27,10 @@ Kinds of marks and seeds are put together: a spot is their mean, with the lowest
 are of the same kinds and seeds, the result says so.
 """
 
+import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, ClassVar
 
@@ -37,8 +39,10 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.bench.measurement import Measurement
 from indelible.embedding.app import AdversarialPerturbation
 
-STRENGTHS = ("threshold", "t", "rate", "u", "share", "weight_bits", "sigma")
-VARIABLES = ("eps", "target", "size", "transparency", "architecture", *STRENGTHS)
+_WORDS = tomllib.loads(Path(__file__).with_name("variables.toml").read_text(encoding="utf-8"))
+STRENGTHS: Mapping[str, str] = _WORDS["strengths"]
+VARIABLES: Mapping[str, str] = {**_WORDS["settings"], **STRENGTHS}
+"""What curves may be drawn against, each in words for the axis."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,20 +86,10 @@ class Curves(Analysis):
             for mark in line.marks
         ]
 
-    def sentences(self) -> list[str]:
-        """Say for each curve how far WSR ranges, and how many verdicts show ownership."""
-        said = []
-        for line in self.lines:
-            known = [(mark.wsr, mark.x) for mark in line.marks if mark.wsr is not None]
-            if known:
-                (low, at_low), (high, at_high) = min(known), max(known)
-                verdicts, shown = (sum(getattr(mark, name) for mark in line.marks) for name in ("verdicts", "owned"))
-                judged = f"{shown} of {verdicts} verdicts show ownership" if verdicts else "no verdicts were made"
-                said.append(
-                    f"{line.label}: WSR from {100 * low:.1f} % (at {at_low}) to {100 * high:.1f} % (at {at_high}) over "
-                    f"{len(line.marks)} values of {self.variable}; {judged}."
-                )
-        return said
+    @property
+    def axis(self) -> str:
+        """What is varied, in words for the axis of a figure."""
+        return VARIABLES[self.variable]
 
 
 Sample = tuple[Any, Mapping[str, Any], float | None]
@@ -226,30 +220,6 @@ class Frontier(Analysis):
             if not kept or spot.wsr > kept[-1].wsr:
                 kept.append(spot)
         return kept
-
-    def sentences(self) -> list[str]:
-        """Say what each method costs and keeps, and what its control keeps."""
-        known = {spot.label: spot for spot in self.spots}
-        said = []
-        for spot in self.spots:
-            models = "1 model" if spot.runs == 1 else f"{spot.runs} models"
-            words = (
-                f"{spot.label}: {spot.cost:.2f} x plain training, WSR {100 * spot.wsr:.1f} % after "
-                f"{self.attack.upper()} ({100 * spot.low:.1f} to {100 * spot.high:.1f}, {models}, {_judged(spot)}), "
-                f"BA {100 * spot.ba:.1f} % before"
-            )
-            if spot.control is not None:
-                other = known[spot.control]
-                words += f"; with eps 0 at the same exposure WSR {100 * other.wsr:.1f} % ({_judged(other)})"
-            said.append(words + ".")
-        if len({spot.over for spot in self.spots}) > 1:
-            over = "; ".join(f"{spot.label} {', '.join(spot.over)}" for spot in self.spots)
-            said.append(f"Not all are of the same kinds and seeds: {over}.")
-        return said
-
-
-def _judged(spot: Spot) -> str:
-    return f"{spot.owned} of {spot.verdicts} owned" if spot.verdicts else "no verdict"
 
 
 def frontier(measurements: Sequence[Measurement], *, attack: str = "ft", kinds: Collection[str] = ()) -> Frontier:

@@ -93,31 +93,6 @@ class Dynamics(Analysis):
         """Return one row a look."""
         return [{"model": track.label, **vars(one)} for track in self.tracks for one in track.moments]
 
-    def sentences(self) -> list[str]:
-        """Say for each model when the verdict stopped holding."""
-        return [_sentence(track, self.settings) for track in self.tracks]
-
-
-def _sentence(track: Track, settings: DynamicsSettings) -> str:
-    last, lost = track.moments[-1], track.lost
-    name = settings.attack.upper()
-    end = f"WSR {100 * last.wsr:.1f} %, p = {last.p_value:.2g}, BA {100 * last.ba:.1f} %, distance {last.distance:.3f}"
-    if lost is None:
-        return f"{track.label}: the verdict holds at alpha {settings.alpha:g} at every look of {name} ({end}, last)."
-    if lost is track.moments[0]:
-        return (
-            f"{track.label}: the verdict at alpha {settings.alpha:g} does not hold even before {name} (WSR "
-            f"{100 * lost.wsr:.1f} %, p = {lost.p_value:.2g}: it also matches other marks, or this key's rarely); "
-            f"{end} at the end."
-        )
-    again = " and holds again at the end" if last.owned else ""
-    return (
-        f"{track.label}: the verdict at alpha {settings.alpha:g} first stops holding at step {lost.step} of {name}, at "
-        f"the relative distance {lost.distance:.3f} (WSR {100 * lost.wsr:.1f} %, p = {lost.p_value:.2g}, "
-        f"BA {100 * lost.ba:.1f} %){again}; "
-        f"{end} at the end."
-    )
-
 
 def dynamics(
     subjects: Sequence[MarkedModel], settings: DynamicsSettings | None = None, folder: str | Path | None = None,

@@ -116,15 +116,6 @@ class Landscape(Analysis):
             for i, a in enumerate(first)
         ]  # fmt: skip
 
-    def sentences(self) -> list[str]:
-        """Say for each model where WSR first falls below 50 %."""
-        return [
-            f"{plane.label}: WSR first falls below 50 % at the relative distance {plane.adv} along the "
-            f"adversarial direction and {plane.ft} along fine-tuning; {100 * plane.removed:.1f} % of the plane "
-            f"has a WSR below 50 % but keeps BA to within 5 points."
-            for plane in self.planes
-        ]
-
 
 class Vicinity:
     """A model that can be moved in the plane of its two directions and measured there."""

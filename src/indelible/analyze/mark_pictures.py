@@ -79,20 +79,6 @@ class Samples(Analysis):
             {"row": one.row, "title": one.title, "changed": one.changed, "rms": one.rms} for one in self.pictures
         ]  # fmt: skip
 
-    def sentences(self) -> list[str]:
-        """Say what is shown and how much the marks change."""
-        marked = [one for one in self.pictures if one.title != _PLAIN]
-        if not self.answer:
-            changed = [100 * one.changed for one in marked if one.changed is not None]
-            rest = f", which change {min(changed):.1f} to {max(changed):.1f} % of the pixels" if changed else ""
-            return [f"A marked model answers each of {len(marked)} marks with its secret class{rest}."]
-        marks = [
-            f"{one.title} changes {100 * one.changed:.1f} % of the pixels (RMS {one.rms:.3f} of their range)"
-            for one in marked
-            if one.row == "kind" and one.changed is not None
-        ]
-        return [f"A marked model answers each marked picture with {self.answer!r}: {'; '.join(marks)}."]
-
 
 def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) -> Samples:
     """Draw one test image with every kind of mark, and with content marks of several sizes and transparencies.

@@ -83,11 +83,6 @@ class FeaturePanel:
     mixed: float  # see the module's header
     spread: float | None  # see the module's header
 
-    @property
-    def spread_text(self) -> str:
-        """The spread in words."""
-        return "an unknown number of times" if self.spread is None else f"{self.spread:.2f} times"
-
 
 @dataclass(frozen=True, kw_only=True)
 class PanelRow:
@@ -119,20 +114,6 @@ class Tsne(Analysis):
                     {"model": row.label, "panel": panel.title, "of": of, "x": x, "y": y} for of, (x, y) in dots
                 ]  # fmt: skip
         return found
-
-    def sentences(self) -> list[str]:
-        """Say for each model what became of the cluster of watermark samples."""
-        said = []
-        for row in self.models:
-            first, last = row.panels[0], row.panels[-1]
-            end = f". At the end of the path ({last.title}): {100 * last.mixed:.0f} %, {last.spread_text}, "
-            end += f"WSR {100 * last.wsr:.0f} %"
-            said.append(
-                f"{row.label}: {100 * first.mixed:.0f} % of the watermark samples' nearest clean neighbours are of "
-                f"other classes than the target; they spread {first.spread_text} as wide as the target class "
-                f"(WSR {100 * first.wsr:.0f} %){end if len(row.panels) > 1 else ''}."
-            )
-        return said
 
 
 def mixed_share(clean: Tensor, labels: Tensor, marked: Tensor, target: int, neighbours: int = _NEIGHBOURS) -> float:

@@ -26,7 +26,7 @@ from indelible.report.drawing import (
     percent_axis,
     series,
 )
-from indelible.report.format import join_words, verdict_sign
+from indelible.report.format import verdict_sign
 from indelible.report.model_figures import batchnorm_drawing, landscape_drawing, samples_drawing, tsne_drawing
 from indelible.report.page_look import slot_of
 
@@ -43,10 +43,6 @@ _VANILLA, _CONTROL = "Vanilla", "control, eps 0"
 
 def curves_drawing(result: Curves) -> Drawing:
     """Return the figure of curves."""
-    ends = [
-        f"{line.label} at {100 * line.marks[-1].wsr:.1f} %" for line in result.lines if line.marks[-1].wsr is not None
-    ]
-    alt = f"WSR and BA against {_TEXTS['variables'][result.variable]}. WSR at the last value: {join_words(ends)}."
 
     def plot(figure: "mpl.Figure", ink: Ink) -> None:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.25, 1))
@@ -57,10 +53,10 @@ def curves_drawing(result: Curves) -> Drawing:
             percent_axis(axes, f"{rate.upper()} in %")
         if any(mark.at is None for line in result.lines for mark in line.marks):
             below.set_xticks(range(len(named)), list(map(literal, named)))
-        below.set_xlabel(_TEXTS["variables"][result.variable])
+        below.set_xlabel(result.axis)
         legend(above, ink, loc="best")
 
-    return Drawing(COLUMN, 92, plot, alt)
+    return Drawing(COLUMN, 92, plot, result.alt)
 
 
 def _line(axes: "Axes", line: Line, rate: str, number: int, named: list[str], ink: Ink) -> None:
@@ -87,8 +83,6 @@ def _line(axes: "Axes", line: Line, rate: str, number: int, named: list[str], in
 
 def dynamics_drawing(result: Dynamics) -> Drawing:
     """Return the figure of WSR and BA during an attack."""
-    alt = f"WSR, BA and relative distance travelled over the steps of {result.settings.attack.upper()}. "
-    alt += " ".join(result.sentences())
 
     def plot(figure: "mpl.Figure", ink: Ink) -> None:
         top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(1.3, 1, 0.9))
@@ -114,12 +108,11 @@ def dynamics_drawing(result: Dynamics) -> Drawing:
         once = dict(sorted(zip(labels, handles, strict=True), key=lambda pair: pair[0].startswith("verdict ")))
         legend(top, ink, handles=list(once.values()), labels=list(once), loc="best")
 
-    return Drawing(COLUMN, 105, plot, alt)
+    return Drawing(COLUMN, 105, plot, result.alt)
 
 
 def frontier_drawing(result: Frontier) -> Drawing:
     """Return the figure of cost against robustness."""
-    alt = f"WSR after {result.attack.upper()} and BA against the cost of training. " + " ".join(result.sentences())
 
     def plot(figure: "mpl.Figure", ink: Ink) -> None:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.5, 1))
@@ -140,7 +133,7 @@ def frontier_drawing(result: Frontier) -> Drawing:
         figure.align_ylabels([above, below])
         legend(above, ink, loc="best")
 
-    return Drawing(COLUMN, 100, plot, alt)
+    return Drawing(COLUMN, 100, plot, result.alt)
 
 
 def _spots(axes: "Axes", result: Frontier, rate: str, ink: Ink) -> None:

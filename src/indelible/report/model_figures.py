@@ -8,7 +8,6 @@ from indelible.analyze.landscape import Landscape, Plane
 from indelible.analyze.mark_pictures import Samples
 from indelible.analyze.tsne import FeaturePanel, Tsne
 from indelible.report.drawing import BOTH, COLUMN, Drawing, Ink, dots, legend, literal, series
-from indelible.report.format import join_words
 from indelible.report.page_look import SLOTS
 
 if TYPE_CHECKING:
@@ -27,17 +26,8 @@ _LINE, _LONGEST = 6, 17
 def landscape_drawing(result: Landscape) -> Drawing:
     """Return the figure of a landscape."""
     count = len(result.planes)
-    first, second = result.settings.axes
     width = COLUMN if count <= 2 else BOTH
     side = (width - 22) / max(count, 2)
-    said = [
-        f"{plane.label} keeps at least 50 % up to {plane.adv.at_least:.3g} and {plane.ft.at_least:.3g}"
-        for plane in result.planes
-    ]
-    alt = (
-        f"WSR and BA of models in the plane of the adversarial direction ({first[0]:g} to {first[-1]:g}) and of "
-        f"fine-tuning ({second[0]:g} to {second[-1]:g}). Along the two directions, {join_words(said)}."
-    )
 
     def plot(figure: "Figure", ink: Ink) -> None:
         grid = figure.subplots(2, count, squeeze=False, sharex=True, sharey=True)
@@ -54,7 +44,7 @@ def landscape_drawing(result: Landscape) -> Drawing:
         bar.set_ticks([0, 25, 50, 75, 100])
         bar.outline.set_visible(False)
 
-    return Drawing(width, 2 * side + 14, plot, alt)
+    return Drawing(width, 2 * side + 14, plot, result.alt)
 
 
 def _plane(
@@ -84,11 +74,6 @@ def _plane(
 def batchnorm_drawing(result: Batchnorm) -> Drawing:
     """Return the figure of BatchNorm statistics."""
     count = len(result.models)
-    said = [f"{one.label} {one.shown.distance:.2f}" for one in result.models]
-    alt = (
-        f"Mean and variance of each channel of BatchNorm layer {result.models[0].layer}, for clean and for watermark "
-        f"samples, and the distance between the two in every layer. Distance in the layer shown: {join_words(said)}."
-    )
 
     def plot(figure: "Figure", ink: Ink) -> None:
         grid = figure.add_gridspec(3, count, height_ratios=(1, 1, 0.9))
@@ -108,7 +93,7 @@ def batchnorm_drawing(result: Batchnorm) -> Drawing:
         # Outside the panels: there is no corner that no channel comes near.
         figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False)
 
-    return Drawing(COLUMN if count <= 2 else BOTH, 100, plot, alt)
+    return Drawing(COLUMN if count <= 2 else BOTH, 100, plot, result.alt)
 
 
 def _channels(axes: "Axes", one: Channels, name: str, ink: Ink) -> None:
@@ -146,14 +131,6 @@ def tsne_drawing(result: Tsne) -> Drawing:
     ]  # fmt: skip
     columns = len(table[0])
     width = COLUMN if columns <= 2 else BOTH
-    said = [
-        f"{row.label} {100 * row.panels[0].mixed:.0f} %" + ("" if still else f" to {100 * row.panels[-1].mixed:.0f} %")
-        for row in result.models
-    ]
-    alt = (
-        "Penultimate features of clean images, by class, and of watermark samples, in two dimensions. Share of the "
-        f"watermark samples' nearest clean neighbours outside the target class: {join_words(said)}."
-    )
 
     def plot(figure: "Figure", ink: Ink) -> None:
         grid = figure.subplots(len(table), columns, squeeze=False)
@@ -173,7 +150,7 @@ def tsne_drawing(result: Tsne) -> Drawing:
         below = textwrap.wrap(f"{where}×  watermark;  {classes}", round(width * 0.78), break_long_words=False)
         figure.supxlabel("\n".join(below), fontsize="medium", color=ink["muted"])
 
-    return Drawing(width, (width / columns + 7) * len(table) + (8 if columns > 2 else 14), plot, alt)
+    return Drawing(width, (width / columns + 7) * len(table) + (8 if columns > 2 else 14), plot, result.alt)
 
 
 def _span(panels: list[FeaturePanel]) -> tuple[float, float, float, float]:
@@ -212,12 +189,6 @@ def samples_drawing(result: Samples) -> Drawing:
         names += [name] * len(lines)
         table += lines
     columns = max(map(len, table))
-    alt = (
-        f"An image of class {result.carrier} as it is and with content, noise and unrelated marks, and with content "
-        f"marks of several sizes and transparencies. A marked model answers the marked ones with {result.answer}."
-    )
-    if not result.answer:
-        alt = f"Every mark of a codebook with its secret class. {' '.join(result.sentences())}"
 
     def plot(figure: "Figure", ink: Ink) -> None:
         grid = figure.subplots(len(table), columns, squeeze=False)
@@ -238,4 +209,4 @@ def samples_drawing(result: Samples) -> Drawing:
                 if column == 0:
                     axes.set_ylabel(_SAMPLE_ROWS[names[number]], color=ink["muted"])
 
-    return Drawing(COLUMN, len(table) * (COLUMN / columns + 3) + 2, plot, alt)
+    return Drawing(COLUMN, len(table) * (COLUMN / columns + 3) + 2, plot, result.alt)

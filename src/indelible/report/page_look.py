@@ -11,6 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from indelible.analyze.analysis import joint
 from indelible.report import format as written
 
 if TYPE_CHECKING:
@@ -56,10 +57,10 @@ def environment() -> "Environment":
     )  # fmt: skip
     made.filters |= {name: getattr(written, name) for name in _FILTERS}
     made.filters |= {
-        "groupby_in_order": _in_order, "number": written.plain_number, "repr": repr, "slot": slot_of, "tint": _tint,
-        "unbroken": _unbroken,
+        "flattened": flattened, "groupby_in_order": _in_order, "number": written.plain_number, "repr": repr,
+        "slot": slot_of, "tint": _tint, "unbroken": _unbroken,
     }  # fmt: skip
-    made.globals |= {"light": LIGHT, "dark": DARK, "differences": DIFFERENCES}
+    made.globals |= {"light": LIGHT, "dark": DARK, "differences": DIFFERENCES, "joint": joint}
     return made
 
 

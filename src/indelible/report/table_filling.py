@@ -216,8 +216,9 @@ def _best(grid: Grid) -> Grid:
         columns = []
         for number, column in enumerate(grid.columns):
             entries = [row.entries[number] for row in group]
-            ours = _top([_finished(entry) for entry in entries], column)
-            theirs = _top([entry.reported for entry in entries], column)
+            ours, theirs = (
+                _top([entry.comparable(measured=own) for entry in entries], column) for own in (True, False)
+            )
             columns.append(
                 [
                     replace(entry, best_measured=own, best_reported=said)
@@ -227,10 +228,6 @@ def _best(grid: Grid) -> Grid:
         for row, entries_of_row in zip(group, zip(*columns, strict=True), strict=True):
             marked[row.key] = replace(row, entries=entries_of_row)
     return replace(grid, rows=tuple(marked[row.key] for row in grid.rows))
-
-
-def _finished(entry: Entry) -> float | None:
-    return None if entry.measured is None or entry.measured.partial is not None else entry.measured.mean
 
 
 def _top(values: Sequence[float | None], column: Column) -> list[bool]:

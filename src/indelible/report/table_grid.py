@@ -73,9 +73,14 @@ class Entry:
     @property
     def difference(self) -> float | None:
         """Measured minus reported; None when either is missing or the summary is not over the same attacks."""
-        if self.measured is None or self.reported is None or self.measured.partial is not None:
-            return None
-        return self.measured.mean - self.reported
+        ours = self.comparable(measured=True)
+        return None if ours is None or self.reported is None else ours - self.reported
+
+    def comparable(self, *, measured: bool) -> float | None:
+        """Return the measured or the reported number; None when it is missing or not over all attacks."""
+        if not measured:
+            return self.reported
+        return None if self.measured is None or self.measured.partial is not None else self.measured.mean
 
     @property
     def shown(self) -> float | None:
