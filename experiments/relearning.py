@@ -30,7 +30,8 @@ def measure(folder: Path, foreign: int) -> dict[str, Any]:
     key, model, (_, _, test) = run.key(), run.model(), run.images()
 
     def ask(asked: indelible.Key, procedure: str) -> indelible.Verdict:
-        return indelible.verify(model, asked, test, test=procedure, normalize=run.normalize(), accuracy=False)
+        accuracy = procedure == "codebook"
+        return indelible.verify(model, asked, test, test=procedure, normalize=run.normalize(), accuracy=accuracy)
 
     plain, taught = ask(key, "codebook"), ask(key, "relearning")
     others = []
@@ -39,8 +40,8 @@ def measure(folder: Path, foreign: int) -> dict[str, Any]:
         others.append(ask(replace(key, secret=secret), "relearning").p_value)
     return {
         "data": run.data, "verb": run.record.verb, "method": run.record.method, "seed": run.record.seed,
-        "digest": run.record.metrics.get("model_digest", folder.name), "ba": run.record.metrics.get("ba"),
-        "wsr": plain.wsr, "p_value": plain.p_value, "owned": plain.owned,
+        "digest": run.record.metrics["model_digest"], "ba": plain.ba, "wsr": plain.wsr,
+        "p_value": plain.p_value, "owned": plain.owned,
         "wsr_relearnt": taught.wsr, "marks_relearnt": taught.counts["held"], "marks_asked": taught.counts["marks"],
         "p_value_relearnt": taught.p_value, "owned_relearnt": taught.owned, "p_values_foreign": others,
     }  # fmt: skip
@@ -56,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     rows: list[dict[str, Any]] = json.loads(given.out.read_text()) if given.out.exists() else []
     for folder in given.runs:
+        if any(row["digest"] == indelible.Run.load(folder).record.metrics["model_digest"] for row in rows):
+            continue
         row = measure(folder, given.foreign)
         rows.append(row)
         given.out.write_text(json.dumps(rows, indent=1) + "\n")

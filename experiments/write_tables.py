@@ -216,10 +216,31 @@ def removal_table(cells: Sequence[Cell]) -> str:
     return "\n".join(lines)
 
 
+def relearning_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return what answers alone and relearning show on each model, and the p-values of foreign keys."""
+    lines = [
+        "| attack | seed | BA | p by answers alone | p by relearning | marks back | foreign keys, p by relearning |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        name = row["method"] if row["verb"] == "attack" else "none, an unmarked model"
+        verdicts = [
+            f"{row[p]:.0e}, {'OWNED' if row[owned] else 'NOT SHOWN'}"
+            for p, owned in (("p_value", "owned"), ("p_value_relearnt", "owned_relearnt"))
+        ]
+        foreign = ", ".join(f"{value:.1g}" for value in row["p_values_foreign"])
+        lines.append(
+            f"| {name} | {row['seed']} | {100 * row['ba']:.1f} | {verdicts[0]} | {verdicts[1]} "
+            f"| {row['marks_relearnt']} of {row['marks_asked']} | {foreign or '-'} |"
+        )
+    return "\n".join(lines)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "demo": lambda: demo_table(demo_runs()),
     "price": lambda: price_table(cells_of("price-cpu")),
     "proof": lambda: proof_table(cells_of("proof-cpu")),
+    "relearning": lambda: relearning_table(json.loads((ROOT / "results/relearning.json").read_text())),
     "removal": lambda: removal_table(cells_of("removal-2026-cpu")),
     "worst": lambda: worst_table(cells_of("proof-cpu")),
     "strangers": lambda: strangers_table(json.loads((ROOT / "results/strangers-tasks.json").read_text())),
@@ -230,7 +251,7 @@ PAGES = {
     "docs/demo.md": ("demo",),
     "docs/experiments.md": ("strangers",),
     "docs/speed.md": ("price",),
-    "docs/threat-model.md": ("removal",),
+    "docs/threat-model.md": ("relearning", "removal"),
 }
 
 
