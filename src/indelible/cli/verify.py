@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
                 print(plan.sentence, file=sys.stderr)
         verdict = deciding.in_family(_verdict(arguments, suspect, key, test, options, plan), arguments.family)
         document = verdict.to_json()
-        text = "\n".join([describe_verdict(document), *_more_carriers(verdict, len(test))])
+        text = "\n".join([describe_verdict(document), *_second_try(verdict, suspect, len(test))])
         if plan is not None:
             document["plan"] = plan.to_json()
         if own and saved is not None:
@@ -114,13 +114,20 @@ def run(arguments: argparse.Namespace) -> int:
     return emit(arguments, document, text, ok=verdict.owned)
 
 
-def _more_carriers(verdict: "indelible.Verdict", images: int) -> list[str]:
-    """Say, in a line, how a codebook's verdict that is not shown may become clear: a weak mark shows on more images."""
+def _second_try(verdict: "indelible.Verdict", suspect: object, images: int) -> list[str]:
+    """Say, in a line, how a codebook's verdict that is not shown may become clear."""
+    from indelible.verification.suspects import ModuleSuspect
+
     asked = round(verdict.counts.get("carriers", 0.0))
-    if verdict.owned or not 0 < asked < images:
+    if verdict.owned or verdict.procedure != "codebook":
         return []
-    more = min(images, 5 * asked)
-    said = f"A weak mark shows on more images: --carriers {more} asks each mark on that many instead of {asked}."
+    if isinstance(suspect, ModuleSuspect):
+        said = "You hold the suspect's weights: --test relearning brings back marks that an attack has silenced."
+    elif asked < images:
+        more = min(images, 5 * asked)
+        said = f"A weak mark shows on more images: --carriers {more} asks each mark on that many instead of {asked}."
+    else:
+        return []
     return [f"{said} It is a second try, so compare its p with half of alpha, {verdict.alpha / 2:g}."]
 
 
