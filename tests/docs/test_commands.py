@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from indelible.cli import main
 from tests.docs.test_docs import ADDRESS, PAGES, blocks
@@ -23,7 +25,7 @@ LONG, ELSEWHERE = "hours, or minutes that add nothing", "run in"
 NOT_RUN = {
     r"\bcifar10|cifar100|svhn": "needs data that does not ship with the package",
     r"service\.json|timestamp|bundle|evidence claim": f"{SERVER}; {ELSEWHERE} tests/evidence, tests/verification",
-    r"answers\.csv|stolen\.|model\.onnx|\.pem|net\.safetensors|my-key": f"{FILES}; {ELSEWHERE} tests/verification",
+    r"answers\.csv|model\.onnx|\.pem|net\.safetensors|my-key": f"{FILES}; {ELSEWHERE} tests/verification",
     r"noisy-ft|shake|my_attacks|runs/mine": f"needs the reader's attack; {ELSEWHERE} tests/base/test_plugins.py",
     r"--devices|--nodes": f"several processes; {ELSEWHERE} tests/train",
     r"runs/(plain|printed|rose|keyed|light|strong|four|protected)": "makes or reads a run that takes minutes",
@@ -65,11 +67,13 @@ RUN = [command for command in commands() if reason(command) is None]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ``runs/app`` and its fine-tuned copy."""
+    """A folder with ``runs/app`` and its fine-tuned copy, as a run and as files of weights."""
     folder = tmp_path_factory.mktemp("home")
     out = str(folder / "runs" / "app")
     assert main(["embed", "--method", "vanilla", *TINY, "--out", out]) == 0
     assert main(["attack", out, "--set", "epochs=1", "--device", "cpu"]) == 0
+    shutil.copyfile(folder / "runs" / "app-ft" / "model.safetensors", folder / "stolen.safetensors")
+    torch.save(load_file(folder / "stolen.safetensors"), folder / "stolen.pt")
     return folder
 
 
