@@ -53,7 +53,7 @@ def send_request(request: bytes, url: str) -> bytes:
             f"no answer from the authority {url} ({error}). Send {REQUEST} by hand, and attach the answer."
         ) from error
     if reply.status_code != 200 or len(reply.content) > _LARGEST:
-        raise InputError(f"the authority {url} answered state {reply.status_code}, not a timestamp.")
+        raise InputError(f"the authority {url} answered status {reply.status_code}, not a timestamp.")
     answer: bytes = reply.content
     return answer
 
