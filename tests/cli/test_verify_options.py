@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.cli import main
-from indelible.cli.verify import _more_carriers
+from indelible.cli.verify import _second_try
 from indelible.keys.key import Key
 from indelible.train.run_folder import Run
-from indelible.verification import Verdict, verify
+from indelible.verification import Verdict, as_suspect, verify
 from tests.conftest import stripes
 
 SECRET = bytes([7] * 32)
@@ -97,9 +97,15 @@ def test_a_codebook_that_is_not_shown_is_told_to_ask_on_more_images() -> None:
     key, test = Key.create(classes=4, shape=(3, 32, 32), secret=SECRET), stripes(300)
     verdict = verify(Model(), key, test, accuracy=False)
     assert not verdict.owned
-    (said,) = _more_carriers(verdict, 300)
+    server = object()  # answers only
+    (said,) = _second_try(verdict, server, 300)
     assert "--carriers 300 asks each mark on that many instead of 200" in said
     assert said.endswith("compare its p with half of alpha, 5e-07.")
-    assert "--carriers 1000 " in _more_carriers(verdict, 10_000)[0]
-    assert not _more_carriers(verdict, 200)  # all were asked
-    assert not _more_carriers(replace(verdict, owned=True), 300)
+    assert "--carriers 1000 " in _second_try(verdict, server, 10_000)[0]
+    assert not _second_try(verdict, server, 200)  # all were asked
+    assert not _second_try(replace(verdict, owned=True), server, 300)
+    # Whoever holds the weights is told of relearning instead, once.
+    (said,) = _second_try(verdict, as_suspect(Model()), 300)
+    assert "--test relearning" in said
+    assert "--carriers" not in said
+    assert not _second_try(replace(verdict, procedure="relearning"), as_suspect(Model()), 300)

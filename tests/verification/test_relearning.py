@@ -144,6 +144,8 @@ def test_refusals(book_key: Key, carriers: ImageData) -> None:
     model = Detector(book_key, book_key.codebook().classes, head=0.0)
     with pytest.raises(InputError, match="needs a torch module or a file of weights, got Server"):
         verify(Server(), book_key, carriers, alpha=1e-3, test="relearning")
+    with pytest.raises(InputError, match="got one without parameters"):
+        verify(nn.Flatten(), book_key, carriers, alpha=1e-3, test="relearning")
     with pytest.raises(InputError, match="needs 2 carriers or more"):
         verify(model, book_key, carriers.subset(torch.arange(1)), alpha=1e-3, test="relearning")
     few = Key.create(kind="noise", classes=CLASSES, shape=SHAPE, secret=SECRET, marks=4)

@@ -122,7 +122,7 @@ def _second_try(verdict: "indelible.Verdict", suspect: object, images: int) -> l
     if verdict.owned or verdict.procedure != "codebook":
         return []
     if isinstance(suspect, ModuleSuspect):
-        said = "You hold the suspect's weights: --test relearning brings back marks that an attack has silenced."
+        said = "You hold the suspect's weights: --test relearning may bring back marks that an attack has silenced."
     elif asked < images:
         more = min(images, 5 * asked)
         said = f"A weak mark shows on more images: --carriers {more} asks each mark on that many instead of {asked}."

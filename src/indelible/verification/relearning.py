@@ -2,7 +2,7 @@
 
 Ours. A removal attack makes a network stop answering marks. Most attacks only switch off what leads from a mark to its
 class, and leave in place what the network knows of the marks. So teach a copy of the suspect some marks again, and
-change little in it: in a network that once knew the key, the others come back too. In a network that never saw the key
+change little in it: in a network that once knew the key, the others often come back too. In a network that never saw the key
 they cannot, because their classes were drawn at random and nobody told them.
 
     lessons        s = 1, 2, 3: the first s quarters of the K marks are taught, the next quarter is asked
@@ -44,6 +44,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from indelible.base.errors import InputError
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.images import Data
@@ -79,7 +80,9 @@ class Teacher:
     def __init__(
         self, model: nn.Module, book: Codebook, carriers: Data, normalize: Normalization | None = None
     ) -> None:
-        weight = next(model.parameters())
+        weight = next(model.parameters(), None)
+        if weight is None:
+            raise InputError("the test 'relearning' trains a copy of the suspect, got one without parameters.")
         self._model, self._book, self._carriers, self._normalize = model, book, carriers, normalize
         self._device, self._dtype, self._stamps = weight.device, weight.dtype, book.stamps(weight.device)
         self._head = last_layer(model, self._taken(torch.arange(min(2, len(carriers)))))
