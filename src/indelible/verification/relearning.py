@@ -2,8 +2,8 @@
 
 Ours. A removal attack makes a network stop answering marks. Most attacks only switch off what leads from a mark to its
 class, and leave in place what the network knows of the marks. So teach a copy of the suspect some marks again, and
-change little in it: in a network that once knew the key, the others often come back too. In a network that never saw the key
-they cannot, because their classes were drawn at random and nobody told them.
+change little in it: in a network that once knew the key, the others often come back too. In a network that never saw
+the key they cannot, because their classes were drawn at random and nobody told them.
 
     lessons        s = 1, 2, 3: the first s quarters of the K marks are taught, the next quarter is asked
     gains          a copy in which only scales, shifts, biases and the last layer are trained, by SGD, on
