@@ -185,7 +185,7 @@ def test_a_reply_that_trickles_is_given_up_as_a_whole(site: Nasty) -> None:
 @pytest.mark.parametrize("state", ["400", "401", "404", "301"])
 def test_refusals_end_the_run_at_once(site: Nasty, state: str) -> None:
     site.tricks += [state] * 5
-    with pytest.raises(InputError, match=f"answered status {state}"):
+    with pytest.raises(InputError, match=f"answered state {state}"):
         opened(site).predict(CARRIERS.images[:2])
     assert site.requests == 1
 

@@ -186,7 +186,7 @@ class HttpSuspect:
             raise _Again(f"state {status}", _asked_wait(headers_back.get("Retry-After")), _said(bytes(found)))
         if not 200 <= status < 300:
             remedy = _REMEDIES.get(status, "Check address, model name and headers.")
-            raise InputError(f"{address} answered status {status} ({_said(bytes(found)) or 'no text'}). {remedy}")
+            raise InputError(f"{address} answered state {status} ({_said(bytes(found)) or 'no text'}). {remedy}")
         return bytes(found)
 
 
