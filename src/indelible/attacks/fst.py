@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.modules.conv import _ConvNd
 
 from indelible.attacks.base import ATTACKS, Removal
 from indelible.attacks.strengths import TrainedStrength
@@ -27,8 +26,8 @@ from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
 from indelible.base.seeding import generator
 from indelible.data.images import Data
+from indelible.nn.head import last_layer
 from indelible.nn.outputs import logits_of
-from indelible.nn.taps import trace
 from indelible.train import Objective, Schedule, Step
 
 ALPHAS = (0.05, 0.1, 0.2)
@@ -47,19 +46,19 @@ def with_norm_of(head: Tensor, original: Tensor) -> None:
 
 def head_of(model: nn.Module, images: Tensor, classes: int) -> str:
     """Return the name of the linear layer or convolution that is called last; it must have an output per class."""
-    layers = [call for call in trace(model, images) if isinstance(call.layer, nn.Linear | _ConvNd)]
-    weight = layers[-1].layer.get_parameter("weight") if layers else None
-    if weight is None or len(weight) != classes:
-        got = "none" if weight is None else f"{layers[-1].place[0]!r} with {len(weight)} outputs"
+    last = last_layer(model, images)
+    weight = None if last is None else last.layer.get_parameter("weight")
+    if last is None or weight is None or len(weight) != classes:
+        got = "none" if last is None or weight is None else f"{last.place[0]!r} with {len(weight)} outputs"
         raise InputError(
             f"{type(model).__name__} must end in a linear layer or convolution with {classes} outputs for FST, got "
             f"{got}. Choose an attack that needs none, such as ft."
         )
     if not weight.requires_grad:
         raise InputError(
-            f"FST trains the last layer, but {layers[-1].place[0]!r} is frozen. Set requires_grad, or choose ft."
+            f"FST trains the last layer, but {last.place[0]!r} is frozen. Set requires_grad, or choose ft."
         )
-    return layers[-1].place[0]
+    return last.place[0]
 
 
 @torch.no_grad()
