@@ -1,14 +1,13 @@
 """``indelible analyze`` from the command line, on small runs of the embedded data."""
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
 import torch
 
 import indelible
-from indelible.cli import analyze, main, parser
+from indelible.cli import main
 from indelible.keys.key import Key
 from indelible.train.run_folder import Architecture, Run
 from tests.conftest import SECRET
@@ -88,12 +87,3 @@ def test_bad_input(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "unknown setting" in capsys.readouterr().err
     assert main(["analyze", "draw", str(tmp_path)]) == 2
     assert "no finished analysis" in capsys.readouterr().err
-
-
-def test_help_ends_in_examples() -> None:
-    assert analyze.HELP
-    assert len(analyze.EXAMPLES) > 1
-    for line in analyze.EXAMPLES:
-        words = shlex.split(line, comments=True)
-        assert words[:2] == ["indelible", "analyze"]
-        assert parser().parse_args(words[1:]).command == "analyze"

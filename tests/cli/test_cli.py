@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import torch
 from indelible.attacks.preprocess import preprocess
 from indelible.bench.locks import working_on
 from indelible.cli import COMMANDS, main, parser
+from indelible.cli.command_line import command_table
 from indelible.keys.key import Key
 from indelible.train.loop import CHECKPOINT
 from indelible.train.run_folder import Architecture, Run
@@ -204,6 +206,18 @@ def test_help_ends_in_examples(capsys: pytest.CaptureFixture[str], command: str)
     assert main([command, "--help"]) == 0
     text = capsys.readouterr().out
     assert f"indelible {command}" in text.split("examples:")[1]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_parse(command: str) -> None:
+    examples = command_table()["commands"][command]["examples"]
+    assert len(examples) > 1
+    for line in examples:
+        for typed in line.split("&&"):
+            words = shlex.split(typed, comments=True)
+            words = words[words.index("indelible") + 1 :]
+            assert words[0] in {command, "verify"}
+            assert parser().parse_args(words).command == words[0]
 
 
 def test_without_arguments_there_is_a_guide(capsys: pytest.CaptureFixture[str]) -> None:

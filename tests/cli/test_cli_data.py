@@ -1,4 +1,3 @@
-import argparse
 import json
 from pathlib import Path
 
@@ -6,13 +5,12 @@ import pytest
 
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.cli import data as command
+from indelible.cli import parser
 
 
 def _run(*words: str) -> int:
-    parser = argparse.ArgumentParser()
-    command.configure(parser)
-    found = parser.parse_args(words)
-    code: int = found.run(found)
+    arguments = parser().parse_args(["data", *words])
+    code: int = getattr(command, f"run_{arguments.action}")(arguments)
     return code
 
 
@@ -53,12 +51,3 @@ def test_fetch(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert json.loads(capsys.readouterr().out)["test"] == 2000
     with pytest.raises(InputError, match="neither a place of svhn"):
         _run("fetch", "svhn", "--from", str(tmp_path / "nowhere"))
-
-
-def test_examples_parse() -> None:
-    parser = argparse.ArgumentParser()
-    command.configure(parser)
-    assert len(command.EXAMPLES) > 1
-    for example in command.EXAMPLES:
-        assert example.startswith("indelible data ")
-        parser.parse_args(example.split()[2:])

@@ -10,14 +10,8 @@ import pytest
 
 from indelible.attacks import ATTACKS
 from indelible.cli import main
-from indelible.cli.known_names import (
-    FILE,
-    add_choice,
-    data_name,
-    known_methods,
-    known_names,
-    model_name,
-)
+from indelible.cli.command_line import add_option
+from indelible.cli.known_names import FILE, data_name, known_methods, known_names, model_name
 from indelible.data.catalog import load
 from indelible.embedding import EMBEDDINGS
 
@@ -61,9 +55,9 @@ def test_model_names() -> None:
 
 
 def test_a_choice_lists_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indelible.cli.known_names.known_names", {"path": ["still", "tuning"]}.__getitem__)
+    monkeypatch.setattr("indelible.cli.command_line.known_names", {"path": ["still", "tuning"]}.__getitem__)
     parser = argparse.ArgumentParser(exit_on_error=False)
-    add_choice(parser, "--path", default="still")
+    add_option(parser, "--path", {"names": "path", "default": "still"})
     assert parser.parse_args([]).path == "still"
     assert parser.parse_args(["--path", "tuning"]).path == "tuning"
     with pytest.raises(argparse.ArgumentError, match="unknown path 'quiet': choose one of still, tuning"):

@@ -1,8 +1,6 @@
 """``indelible report`` from the command line."""
 
-import argparse
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -30,9 +28,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 
 def _run(*words: str) -> int:
-    parser = argparse.ArgumentParser()
-    report.configure(parser)
-    return report.run(parser.parse_args(words))
+    return report.run(parser().parse_args(["report", *words]))
 
 
 def test_a_page_is_written_and_named(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,15 +53,6 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
 
 def test_the_formats_are_those_that_tables_have() -> None:
     assert report._ENDINGS == FORMATS
-
-
-def test_help_ends_in_examples() -> None:
-    assert report.HELP
-    assert len(report.EXAMPLES) > 1
-    for line in report.EXAMPLES:
-        words = shlex.split(line, comments=True)
-        assert words[:2] == ["indelible", "report"]
-        assert parser().parse_args(words[1:]).command == "report"
 
 
 def test_the_papers_tables_need_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,67 +2,14 @@
 
 import argparse
 import os
-from pathlib import Path
 from typing import Any
 
 import indelible
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.cli.known_names import add_choice, add_method, data_name, list_methods, setting_names, warn_of_broken
-from indelible.cli.options import accuracy_budget, assignments, common, computing, emit, settings_option
+from indelible.cli.known_names import list_methods, setting_names, warn_of_broken
+from indelible.cli.options import assignments, emit
 
 _FEW = 2000
-HELP = "try to remove the watermark from a model, using only the attacker's images"
-EXAMPLES = [
-    "indelible attack --list",
-    "indelible attack runs/app",
-    "indelible attack runs/app --method fp --ba-drop 1",
-    "indelible attack runs/app --method nnl --scale paper",
-    "indelible attack runs/app --method ft --protocol paper",
-    "indelible attack runs/app --set lr=0.01 --set epochs=10 --out runs/app-ft-gentle",
-    "indelible attack runs/app --method distill --set architecture=resnet-w8 --out runs/app-copied",
-    "indelible attack runs/app --method preprocess --set transform=blur",
-    "indelible attack runs/app --method mypackage.attacks:Shake",
-    "indelible attack runs/app --devices 2",
-    "indelible attack runs/app --method distill --data svhn --out runs/app-copied-by-digits",
-    "indelible attack runs/app --all         # every attack; run it again after a crash: finished ones are kept",
-    "indelible attack runs/app --all --ba-drop 5     # the worst verdict at a cost of at most 5 points of accuracy",
-    "indelible attack runs/app --all --no-verdict && indelible verify --runs 'runs/app-*'",
-]
-
-
-def configure(command: argparse.ArgumentParser) -> None:
-    """Add the options of ``indelible attack``."""
-    add = command.add_argument
-    add("victim", type=Path, nargs="?", metavar="RUN", help="folder of an embedding run")
-    add("--list", action="store_true", help="list the attacks with paper, cost and default settings, and exit")
-    which = command.add_mutually_exclusive_group()
-    add_method(
-        which, "attacks", default="ft", metavar="NAME",
-        help="removal attack, or package.module:Class (default: ft; see --list)",
-    )  # fmt: skip
-    every = "run every attack, each into its own folder, and print a table"
-    which.add_argument("--all", action="store_true", help=every)
-    add("--no-verdict", action="store_true", help="attack only, without the key; run `indelible verify` later")
-    add(
-        "--data", type=data_name, metavar="NAME|PATH",
-        help="give the attacker the images of another data set (default: the attacker's images of RUN)",
-    )  # fmt: skip
-    protocol = "sound: each attack done well; paper: as in the paper's code, errors included (default: sound)"
-    add_choice(command, "--protocol", default="sound", help=protocol)
-    add_choice(command, "--scale", default="cpu", help="cpu: fewer epochs; paper: the paper's number (default: cpu)")
-    add(
-        "--curve-images", type=int, metavar="N",
-        help="test images to measure benign accuracy (BA) and watermark success rate (WSR) with, at the strengths that "
-        "the attack did not choose (default: 2000; with --scale paper: all)",
-    )  # fmt: skip
-    accuracy_budget(command, "accuracy that an attack may lose when it chooses its strength, in percentage points")
-    settings_option(command, "--set", "change a setting of the attack")
-    add(
-        "--out", type=Path, metavar="FOLDER",
-        help="folder to write the result to (default: RUN-METHOD); with --all: start of the folders' names",
-    )  # fmt: skip
-    computing(command)
-    common(command)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,77 +5,31 @@ import json
 from collections import Counter
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-import indelible
+import torch
+
 from indelible.base.errors import UnknownNameError
-from indelible.cli import options
+from indelible.base.files import write_json
+from indelible.bench.cell_records import collect_results, extra_fields
+from indelible.bench.cells import BenchCell, data_digests, plan_cells, select
+from indelible.bench.engines import LocalEngine, RayEngine
+from indelible.bench.estimate import Estimate, estimate
+from indelible.bench.preset import BenchPreset, load_preset, preset_names
+from indelible.bench.runner import Board, Engine, run_cells
+from indelible.bench.store import Store, open_store
 from indelible.cli.options import emit
-
-if TYPE_CHECKING:
-    from indelible.bench.cells import BenchCell
-    from indelible.bench.estimate import Estimate
-    from indelible.bench.preset import BenchPreset
-    from indelible.bench.runner import Engine
-    from indelible.bench.store import Store
-
-HELP = "run a table or figure: methods x kinds x attacks x seeds, resumable, on all cores or a cluster"
-EXAMPLES = [
-    "indelible bench list",
-    "indelible bench plan cifar10-cpu",
-    "indelible bench run smoke",
-    "indelible bench run cifar10-cpu --workers 2     # run it again after a crash: it continues",
-    "indelible bench run cifar10-paper --engine ray --address auto --gpus 0.5 --store s3://bucket/bench",
-    "indelible bench run my-table.toml --only '*/content/app/*'",
-    "indelible bench status cifar10-cpu",
-    "indelible bench results cifar10-cpu --out results/cifar10-cpu.json",
-]
+from indelible.cli.terminal import LiveBoard, board_table
+from indelible.data.catalog import load
+from indelible.report.format import duration
 
 
-def configure(command: argparse.ArgumentParser) -> None:
-    """Add the options of ``indelible bench``."""
-    made = options.add_actions(
-        command,
-        list=(_list, "list the presets"),
-        plan=(_plan, "list the cells of a preset, what is done, and how long the rest takes"),
-        run=(_run, "run the cells that are not done yet"),
-        status=(_status, "show which cells are done, running or failed"),
-        results=(_results, "write all records of a preset into one JSON file"),
-    )
-    planning, running, looking, exporting = (made[name] for name in ("plan", "run", "status", "results"))
-    for action in (planning, running, looking, exporting):
-        action.add_argument("preset", help="name of a preset, or path of a TOML file")
-        action.add_argument("--store", default="bench", help="folder or URL of records and runs (default: bench)")
-        action.add_argument("--data", help="use this data set instead of the preset's")
-        action.add_argument("--only", metavar="PATTERN", help="only cells with such names: '*/content/app/*'")
-    for action in (planning, running):
-        action.add_argument("--workers", type=int, help="number of processes (default: one per GPU, or one per core)")
-    running.add_argument("--threads", type=int, help="CPU threads per worker (default: cores / workers)")
-    running.add_argument("--engine", default="local", help="local or ray (default: local)")
-    running.add_argument("--address", help="address of a Ray cluster (default: start one here)")
-    running.add_argument("--gpus", type=float, help="GPUs per cell on a Ray cluster, such as 0.5 (default: 0)")
-    running.add_argument("--cpus", type=float, help="CPUs per cell on a Ray cluster (default: 1)")
-    running.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
-    running.add_argument("--out", type=Path, help="also write the results to this JSON file")
-    exporting.add_argument("--out", type=Path, help="file to write (default: standard output)")
-    recorded = "all records of the preset, whatever their settings"
-    exporting.add_argument("--as-recorded", action="store_true", help=recorded)
-    options.common(*made.values())
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    from indelible.bench.preset import load_preset, preset_names
-
+def run_list(arguments: argparse.Namespace) -> int:
+    """List the presets."""
     known = {name: load_preset(name).title for name in preset_names()}
     return emit(arguments, known, "\n".join(f"{name:22} {summary}" for name, summary in known.items()))
 
 
-def _cells(arguments: argparse.Namespace) -> "tuple[BenchPreset, list[BenchCell], Store]":
-    from indelible.bench.cells import data_digests, plan_cells, select
-    from indelible.bench.preset import load_preset
-    from indelible.bench.store import open_store
-
+def _cells(arguments: argparse.Namespace) -> tuple[BenchPreset, list[BenchCell], Store]:
     preset = load_preset(arguments.preset)
     if arguments.data is not None:
         preset = replace(preset, data=arguments.data)
@@ -83,11 +37,8 @@ def _cells(arguments: argparse.Namespace) -> "tuple[BenchPreset, list[BenchCell]
     return preset, cells, open_store(arguments.store)
 
 
-def _plan(arguments: argparse.Namespace) -> int:
-    from indelible.bench.engines import LocalEngine
-    from indelible.bench.estimate import estimate
-    from indelible.report.format import duration
-
+def run_plan(arguments: argparse.Namespace) -> int:
+    """List the cells of a preset, what is done, and how long the rest takes."""
     like = LocalEngine(arguments.workers)
     preset, cells, store = _cells(arguments)
     finished = store.finished()
@@ -114,12 +65,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     return emit(arguments, document, "\n".join(lines))
 
 
-def _forecast(preset: "BenchPreset", expected: "Estimate", workers: int) -> list[str]:
+def _forecast(preset: BenchPreset, expected: Estimate, workers: int) -> list[str]:
     """Say how long the rest takes, on what kind of machine, and what is not known."""
-    import torch
-
-    from indelible.report.format import duration
-
     hours, known, unknown = expected.hours(workers), len(expected.seconds), len(expected.unknown)
     said = []
     if known and hours is not None:
@@ -138,17 +85,12 @@ def _forecast(preset: "BenchPreset", expected: "Estimate", workers: int) -> list
     return said
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    from indelible.base.files import write_json
-    from indelible.bench.cell_records import collect_results, extra_fields
-    from indelible.bench.cells import data_digests
-    from indelible.bench.runner import Board, run_cells
-    from indelible.cli.terminal import LiveBoard
-
+def run_run(arguments: argparse.Namespace) -> int:
+    """Run the cells that are not done yet."""
     preset, cells, store = _cells(arguments)
     for name, digest in data_digests(preset).items():
         if digest is None:
-            indelible.load(name)  # not here: the error says how to fetch it
+            load(name)  # not here: the error says how to fetch it
     board = Board(cells)
     with LiveBoard(board, store, preset.title):
         run_cells(board, store, _engine(arguments), device=arguments.device, more=partial(extra_fields, preset))
@@ -161,9 +103,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return emit(arguments, summary, "\n".join(said), ok=board.count("done") == len(board.states))
 
 
-def _engine(arguments: argparse.Namespace) -> "Engine":
-    from indelible.bench.engines import LocalEngine, RayEngine
-
+def _engine(arguments: argparse.Namespace) -> Engine:
     if arguments.engine == "local":
         return LocalEngine(arguments.workers, arguments.threads)
     if arguments.engine == "ray":
@@ -171,10 +111,8 @@ def _engine(arguments: argparse.Namespace) -> "Engine":
     raise UnknownNameError("engine", arguments.engine, ("local", "ray"))
 
 
-def _status(arguments: argparse.Namespace) -> int:
-    from indelible.bench.runner import Board
-    from indelible.cli.terminal import board_table
-
+def run_status(arguments: argparse.Namespace) -> int:
+    """Show which cells are done, running or failed."""
     preset, cells, store = _cells(arguments)
     board = Board(cells)
     board.look(store)
@@ -191,10 +129,8 @@ def _status(arguments: argparse.Namespace) -> int:
     return emit(arguments, {"preset": preset.name, "states": states}, "\n".join(said), board_table(board, store))
 
 
-def _results(arguments: argparse.Namespace) -> int:
-    from indelible.base.files import write_json
-    from indelible.bench.cell_records import collect_results
-
+def run_results(arguments: argparse.Namespace) -> int:
+    """Write the records of a preset into one JSON file."""
     preset, cells, store = _cells(arguments)
     document = collect_results(preset, None if arguments.as_recorded else cells, store)
     if arguments.out is None:

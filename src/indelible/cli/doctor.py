@@ -4,34 +4,24 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 import indelible
-from indelible.cli.options import common, emit
+from indelible.base.records import hardware, versions
+from indelible.cli.data import data_states
+from indelible.cli.options import emit
+from indelible.verification.statistics.codebook import answer_counts, codebook_p_value, codebook_scores
 
-HELP = "show versions, device, extras and data sets, and run a short self-test"
-EXAMPLES = [
-    "indelible doctor",
-    "indelible doctor --no-test     # what is installed, without the self-test",
-    "indelible doctor --json",
-]
 _DEVELOPMENT = {"dev", "docs"}
-
-
-def configure(command: argparse.ArgumentParser) -> None:
-    """Add the options of ``indelible doctor``."""
-    command.add_argument("--no-test", action="store_true", help="skip the self-test, which takes a few seconds")
-    common(command)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    import torch
-
-    from indelible.base.records import hardware, versions
-    from indelible.cli.data import data_states
-
     where = hardware("cuda" if torch.cuda.is_available() else "cpu")
     extras, sets = _extras(), data_states()
     tests = {} if arguments.no_test else _self_test()
@@ -55,8 +45,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _extras() -> dict[str, list[str]]:
     """Return the packages of each extra that are not installed."""
-    from importlib import metadata
-
     missing: dict[str, list[str]] = {}
     for requirement in metadata.requires("indelible") or []:
         needs, _, condition = requirement.partition(";")
@@ -98,10 +86,6 @@ def _expect(right: bool, wrong: str) -> None:
 
 def _known_p_value() -> str:
     """Compute the example that docs/verification.md works out by hand: one of nine vectors does as well."""
-    import numpy as np
-
-    from indelible.verification.statistics.codebook import answer_counts, codebook_p_value, codebook_scores
-
     answers = np.array([[1, 1, 1, 1], [2, 2, 2, 1]])
     value = codebook_p_value(codebook_scores(answer_counts(answers, np.array([0, 0, 0, 1]), 3)), np.array([1, 2]))
     _expect(value == 1 / 9, f"expected p = 1/9, got {value}")
@@ -110,8 +94,6 @@ def _known_p_value() -> str:
 
 def _step() -> str:
     """Make one watermark pass: it must add a gradient and give the weights back to the bit."""
-    import torch
-
     key = indelible.Key.create(classes=4, shape=(3, 28, 28), secret=bytes(32))
     model = indelible.build_model("resnet-mini", classes=4, shape=(3, 28, 28), seed=0).train()
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
@@ -125,8 +107,6 @@ def _step() -> str:
 
 def _round_trip() -> str:
     """Train a small network for a few steps with a key, and ask it: every part of the package that an owner needs."""
-    import torch
-
     train, test = indelible.load("fashion-mini")
     some, few = train.subset(torch.arange(512)), test.subset(torch.arange(200))
     key = indelible.Key.create(classes=10, shape=train.shape, secret=bytes(32))

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import cache, partial
+from functools import cache
 from importlib import import_module, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -67,24 +67,9 @@ def loaded_registry(which: Methods) -> "MethodRegistry | None":
     return getattr(sys.modules.get(room), name, None)
 
 
-def add_choice(
-    command: argparse._ActionsContainer, option: str, what: str = "", *, group: str | None = None, **more: Any
-) -> None:
-    """Add an option that takes one of the known names, or an entry point of ``group``; errors call it ``what``."""
-    known = known_names(option[2:])
-    check = partial(_one_of, what or option[2:], known, group=group)
-    _completed(command.add_argument(option, type=check, metavar="NAME", **more), known)
-
-
-def add_method(command: argparse._ActionsContainer, which: Methods, **more: Any) -> None:
-    """Add ``--method``: a name of this package, of another installed package, or ``package.module:Class``."""
-    names = list(known_methods(which))
-    _completed(command.add_argument("--method", type=partial(_method_name, which), **more), names)
-
-
 def model_name(text: str) -> str:
     """Check the value of ``--model``."""
-    return text if ":" in text else _one_of("model", known_names("model"), text)
+    return text if ":" in text else one_of("model", known_names("model"), text)
 
 
 def data_name(text: str) -> str:
@@ -92,11 +77,12 @@ def data_name(text: str) -> str:
     bare = text.partition("?")[0]
     path = Path(bare).expanduser()
     if not (path.exists() or path.suffix == ".npz" or len(path.parts) > 1):
-        _one_of("data set", known_names("data set"), bare)
+        one_of("data set", known_names("data set"), bare)
     return text
 
 
-def _one_of(what: str, names: Iterable[str], text: str, *, group: str | None = None) -> str:
+def one_of(what: str, names: Iterable[str], text: str, *, group: str | None = None) -> str:
+    """Check the name of a ``what``: one of these, or an entry point of ``group``."""
     known = list(names)
     if text not in known and group is not None:
         known += installed_methods(group)
@@ -105,16 +91,12 @@ def _one_of(what: str, names: Iterable[str], text: str, *, group: str | None = N
     return text
 
 
-def _method_name(which: Methods, text: str) -> str:
+def method_name(which: Methods, text: str) -> str:
+    """Check the value of ``--method``: a name of this or another installed package, or ``package.module:Class``."""
     if ":" in text or text in known_methods(which):
         return text
     others = [*installed_methods(which), *(loaded_registry(which) or ())]
-    return _one_of(_REGISTRIES[which][0], {*known_methods(which), *others}, text)
-
-
-def _completed(action: argparse.Action, names: Iterable[str]) -> None:
-    """Tell argcomplete which values complete an option."""
-    vars(action)["completer"] = lambda **_given: list(names)
+    return one_of(_REGISTRIES[which][0], {*known_methods(which), *others}, text)
 
 
 def describe_methods(registry: "MethodRegistry") -> list[dict[str, Any]]:

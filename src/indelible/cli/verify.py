@@ -2,122 +2,77 @@
 
 import argparse
 import glob
-import io
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
 
 import indelible
+from indelible.attacks import deployed
 from indelible.base.errors import InputError
-from indelible.cli import verify_options as deciding
-from indelible.cli.options import accuracy_budget, asked_suspect, asking_options, common, emit, threads_option
+from indelible.base.files import replacing
+from indelible.base.progress import wanted
+from indelible.bench.attack_suite import strongest
+from indelible.bench.make_run_folder import HELD_OUT
+from indelible.bench.measurement import of_run
+from indelible.cli.options import asked_suspect, emit
+from indelible.cli.query_plan import planned_session, show_plan
+from indelible.cli.terminal import describe_certificate, describe_verdict
+from indelible.data.images import Data
+from indelible.report.format import p_value, percent
+from indelible.train.devices import pinned_threads
+from indelible.verification import SessionPlan, Suspect, as_suspect, corrected, planned
+from indelible.verification.careful_queries import order_seed
+from indelible.verification.suspects import ModuleSuspect
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from indelible.data.images import Data
-    from indelible.verification import SessionPlan, Suspect
-
-HELP = "decide whether a model carries a key's watermark (exit code 1 if that is not shown)"
-EXAMPLES = [
-    "indelible verify runs/app-ft",
-    "indelible verify runs/app-ft --alpha 0.01 --queries 100",
-    "indelible verify runs/somebody-elses --key my-key --json",
-    "indelible verify runs/app-ft --test sequential",
-    "indelible verify runs/app-ft --family runs/vanilla-ft --family runs/ew-ft",
-    "indelible verify --runs 'runs/app-*'",
-    "indelible verify --plan --wsr 0.3 --classes 10",
-    "indelible verify --plan --wsr 0.3 --null-rate 0.11",
-    "indelible verify runs/app --suspect http://localhost:8080/v2/models/model --input dtype=uint8 --log asked.jsonl",
-    "indelible verify runs/app --suspect service.json --log asked.jsonl --wsr 0.9 --budget 2000",
-    "indelible verify runs/app --suspect model.onnx --input dtype=float32 --carriers 200",
-    "indelible verify runs/app --suspect stolen.pt --model resnet-mini",
-    "indelible verify runs/app --export questions.npz && indelible verify runs/app --suspect answers.csv",
-    "indelible verify runs/cw --certificate --sigma 0.05 --draws 200",
-]
 _ALONE = ("run_folder", "suspect", "export", "certificate", "log", "family")
-
-
-def configure(command: argparse.ArgumentParser) -> None:
-    """Add the options of ``indelible verify``."""
-    add = command.add_argument
-    add(
-        "run_folder", type=Path, metavar="RUN", nargs="?",
-        help="folder of a run: the suspect, or with --suspect the owner's run, for key, data and architecture",
-    )  # fmt: skip
-    several = "several runs, as folders or a pattern: a verdict for each, and a table"
-    add("--runs", nargs="+", metavar="RUN", help=several)
-    accuracy_budget(
-        command, "with --runs: accuracy that the strongest attack may have cost, in percentage points", default=0.02
-    )
-    add("--key", type=Path, help="key folder (default: the run's own, or that of the run it attacks)")
-    add("--data", help="carriers: a data set whose test images are marked (default: the run's)")
-    add("--alpha", type=float, default=1e-6, help="level of the decision (default: 1e-6)")
-    asked = "key samples to ask (default: all; of a server, as planned)"
-    add("--queries", type=deciding.number_or_all, metavar="N", help=asked)
-    deciding.deciding_options(command)
-    few = "mark only N test images, which the key chooses: fewer queries (default of a codebook: 200)"
-    add("--carriers", type=int, metavar="N", help=few)
-    add("--accuracy", action="store_true", help="also measure BA of --suspect: a query per test image")
-    add("--export", type=Path, metavar="NPZ", help="write the queries for someone else to answer")
-    asking_options(command, unless="the run's own model")
-    certify = "also certify the mark against changes of the weights (white box)"
-    add("--certificate", action="store_true", help=certify)
-    add("--sigma", type=float, default=1.0, help="weight noise of the certificate (default: 1)")
-    add("--draws", type=int, default=1000, help="noisy copies of the certificate (default: 1000)")
-    threads_option(command)
-    common(command)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    if arguments.plan or arguments.runs:
-        return deciding.show_plan(arguments) if arguments.plan else _verify_runs(arguments)
-    from indelible.base.progress import wanted
-    from indelible.cli.terminal import describe_certificate, describe_verdict
-    from indelible.train.devices import pinned_threads
-
-    saved, key, test = _asked_about(arguments)
-    own = arguments.suspect is None
-    options: dict[str, Any] = deciding.decision(arguments)
-    owner = None
-    if key.labels == "keyed":
-        if saved is None:
-            raise InputError("keyed labels need the embedded samples: give the owner's run, or one made from it.")
-        owner = saved.images()[0]
-        options["embedded"] = key.questions(owner, None)
-    options["accuracy"] = own or arguments.accuracy
+    if arguments.plan:
+        return show_plan(arguments)
+    if arguments.runs:
+        return _verify_runs(arguments)
     with pinned_threads(arguments.threads):
         if arguments.export is not None:
-            return _export(arguments, key, test, options)
-        suspect = _suspect(arguments, saved, key)
-        plan = deciding.planned_session(arguments, suspect, key, test, options.get("embedded"))
-        if plan is not None:
-            options |= plan.options
-            if wanted():
-                print(plan.sentence, file=sys.stderr)
-        verdict = deciding.in_family(_verdict(arguments, suspect, key, test, options, plan), arguments.family)
-        document = verdict.to_json()
-        text = "\n".join([describe_verdict(document), *_second_try(verdict, suspect, len(test))])
-        if plan is not None:
-            document["plan"] = plan.to_json()
-        if own and saved is not None:
-            saved.keep_verdict(document)
-        if arguments.certificate and own and saved is not None:
-            noise = {"sigma": arguments.sigma, "draws": arguments.draws}
-            certificate = indelible.certify(
-                saved.model(), key, owner or test, normalize=saved.normalize(), **noise
-            ).to_json()
-            document, text = {**document, "certificate": certificate}, f"{text}\n{describe_certificate(certificate)}"
-    return emit(arguments, document, text, ok=verdict.owned)
+            return _export(arguments)
+        document, text = _verify_one(arguments)
+    return emit(arguments, document, text, ok=document["owned"])
 
 
-def _second_try(verdict: "indelible.Verdict", suspect: object, images: int) -> list[str]:
+def _verify_one(arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """Verify one model, keep the verdict in its run, and return it as JSON values and as text."""
+    saved, key, test, options = _asked_about(arguments)
+    own = None if arguments.suspect is not None else saved
+    suspect = _suspect(arguments, saved, key)
+    plan = planned_session(arguments, suspect, key, test, options.get("embedded"))
+    if plan is not None:
+        options |= plan.options
+        if wanted():
+            print(plan.sentence, file=sys.stderr)
+    verdict = _in_family(_verdict(arguments, suspect, key, test, options, plan), arguments.family)
+    document = verdict.to_json()
+    lines = [describe_verdict(document), *_second_try(verdict, suspect, len(test))]
+    if plan is not None:
+        document["plan"] = plan.to_json()
+    if own is not None:
+        own.keep_verdict(document)
+    if arguments.certificate and own is not None:
+        carriers, normalize = own.images()[0] if key.labels == "keyed" else test, own.normalize()
+        noise = {"sigma": arguments.sigma, "draws": arguments.draws}
+        document["certificate"] = indelible.certify(own.model(), key, carriers, normalize=normalize, **noise).to_json()
+        lines.append(describe_certificate(document["certificate"]))
+    return document, "\n".join(lines)
+
+
+def _second_try(verdict: indelible.Verdict, suspect: object, images: int) -> list[str]:
     """Say, in a line, how a codebook's verdict that is not shown may become clear."""
-    from indelible.verification.suspects import ModuleSuspect
-
     asked = round(verdict.counts.get("carriers", 0.0))
     if verdict.owned or verdict.procedure != "codebook":
         return []
@@ -131,7 +86,8 @@ def _second_try(verdict: "indelible.Verdict", suspect: object, images: int) -> l
     return [f"{said} It is a second try, so compare its p with half of alpha, {verdict.alpha / 2:g}."]
 
 
-def _asked_about(arguments: argparse.Namespace) -> "tuple[indelible.Run | None, indelible.Key, Data]":
+def _asked_about(arguments: argparse.Namespace) -> tuple[indelible.Run | None, indelible.Key, Data, dict[str, Any]]:
+    """Return the run that is named, the key, the carriers, and the arguments of ``verify``."""
     saved = None if arguments.run_folder is None else indelible.Run.load(arguments.run_folder)
     alone = arguments.key and arguments.data and (arguments.suspect or arguments.export)
     if saved is None and not alone:
@@ -149,13 +105,17 @@ def _asked_about(arguments: argparse.Namespace) -> "tuple[indelible.Run | None, 
             test = test.gather(key.choose("test images", len(test), arguments.carriers).sort().values)
         elif arguments.queries is None:
             arguments.queries = arguments.carriers * len(key.codebook())
-    return saved, key, test
+    options: dict[str, Any] = {name: getattr(arguments, name) for name in ("test", "alpha", "decoys", "decoy_samples")}
+    options["queries"] = None if arguments.queries == "all" else arguments.queries
+    options["accuracy"] = arguments.suspect is None or arguments.accuracy
+    if key.labels == "keyed":
+        if saved is None:
+            raise InputError("keyed labels need the embedded samples: give the owner's run, or one made from it.")
+        options["embedded"] = key.questions(saved.images()[0], None)
+    return saved, key, test, options
 
 
-def _suspect(arguments: argparse.Namespace, saved: "indelible.Run | None", key: "indelible.Key") -> "Suspect":
-    from indelible.attacks import deployed
-    from indelible.verification import as_suspect
-
+def _suspect(arguments: argparse.Namespace, saved: indelible.Run | None, key: indelible.Key) -> Suspect:
     if arguments.suspect is not None or saved is None:
         return asked_suspect(arguments, key.classes, key.shape, saved)
     # A thief's pre-processing is part of the suspect.
@@ -164,9 +124,9 @@ def _suspect(arguments: argparse.Namespace, saved: "indelible.Run | None", key: 
 
 
 def _verdict(
-    arguments: argparse.Namespace, suspect: "Suspect", key: "indelible.Key", test: "Data", options: dict[str, Any],
-    plan: "SessionPlan | None",
-) -> "indelible.Verdict":  # fmt: skip
+    arguments: argparse.Namespace, suspect: Suspect, key: indelible.Key, test: Data, options: dict[str, Any],
+    plan: SessionPlan | None,
+) -> indelible.Verdict:  # fmt: skip
     if arguments.log is None:
         return indelible.verify(suspect, key, test, **options)
     # The plan goes into the log: whoever counts again asks as much of it.
@@ -175,13 +135,21 @@ def _verdict(
     return indelible.verify_logged(suspect, key, test, log=log, budget=budget, about=about, **options)
 
 
-def _export(arguments: argparse.Namespace, key: "indelible.Key", test: "Data", options: dict[str, Any]) -> int:
-    import numpy as np
+def _in_family(verdict: indelible.Verdict, others: Sequence[Path]) -> indelible.Verdict:
+    """Return ``verdict`` corrected together with the last verdicts of other runs."""
+    if not others:
+        return verdict
+    family = [verdict]
+    for folder in others:
+        found = indelible.Run.load(folder).verdict()
+        if found is None:
+            raise InputError(f"--family {folder} has no verdict yet. Run `indelible verify {folder}` first.")
+        family.append(indelible.Verdict.from_json(found))
+    return corrected(family)[0]
 
-    from indelible.base.files import replacing
-    from indelible.verification import planned
-    from indelible.verification.careful_queries import order_seed
 
+def _export(arguments: argparse.Namespace) -> int:
+    _, key, test, options = _asked_about(arguments)
     if options.get("test") == "sequential":
         raise InputError("--export does not go with --test sequential, which decides after every answer.")
     plan = planned(lambda stand_in: indelible.verify(stand_in, key, test, **options), seed=order_seed(key))
@@ -213,9 +181,6 @@ def _verify_runs(arguments: argparse.Namespace) -> int:
 
     The exit code is 0 when every run is owned, 1 otherwise.
     """
-    from indelible.bench.attack_suite import strongest
-    from indelible.bench.measurement import of_run
-
     for name in _ALONE:
         if getattr(arguments, name):
             raise InputError(
@@ -223,9 +188,8 @@ def _verify_runs(arguments: argparse.Namespace) -> int:
             )
     runs = []
     for folder in _found_runs(arguments.runs):
-        one = argparse.Namespace(**{**vars(arguments), "runs": [], "run_folder": folder})
-        with redirect_stdout(io.StringIO()):  # each would print its own result; here they are the rows of one table
-            run(one)
+        with pinned_threads(arguments.threads):
+            _verify_one(argparse.Namespace(**{**vars(arguments), "run_folder": folder}))
         runs.append(indelible.Run.load(folder))
     verdicts = [one.verdict() or {} for one in runs]
     found = strongest([of_run(run) for run in runs], arguments.ba_drop).stage
@@ -241,15 +205,8 @@ def _verify_runs(arguments: argparse.Namespace) -> int:
     return emit(arguments, document, said, _table(runs, verdicts), ok=owned)
 
 
-def _table(runs: "Sequence[indelible.Run]", verdicts: Sequence[Mapping[str, Any]]) -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
-    from rich.table import Table as RichTable
-
-    from indelible.bench.make_run_folder import HELD_OUT
-    from indelible.report.format import p_value, percent
-
-    drawn = RichTable(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+def _table(runs: Sequence[indelible.Run], verdicts: Sequence[Mapping[str, Any]]) -> Table:
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     drawn.add_column("Run", overflow="fold")
     for title in ("Held-out BA", "BA", "WSR", "p", "Owned"):
         drawn.add_column(title, justify="right", no_wrap=True)
