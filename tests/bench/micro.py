@@ -15,7 +15,7 @@ from indelible.bench.cell_records import Outcome, do_cell
 from indelible.bench.cells import BenchCell, data_digests, plan_cells
 from indelible.bench.preset import BenchPreset, load_preset
 from indelible.bench.runner import Job
-from indelible.bench.store import open_store
+from indelible.bench.store import Store
 from indelible.embedding import EMBEDDINGS
 from tests.conftest import TinyNet, stripes
 
@@ -160,7 +160,7 @@ class InlineEngine:
         self.done.append(job.cell.digest)
         outcome = self.hook(job) if callable(self.hook) else None
         if outcome is None:
-            outcome = do_cell(open_store(job.store), job.cell, device="cpu", more=job.more)
+            outcome = do_cell(Store(job.store), job.cell, device="cpu")
         self.outcomes.append(outcome)
 
     def wait(self, seconds: float) -> list[Outcome]:

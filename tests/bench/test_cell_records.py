@@ -6,7 +6,7 @@ import pytest
 
 from indelible.bench.cells import select
 from indelible.bench.runner import Board, run_cells
-from indelible.bench.store import open_store
+from indelible.bench.store import Store
 from tests.bench.micro import InlineEngine, cells_of, write_preset
 
 _PICTURE = {"table", "drawn", "counts", "binding"}
@@ -16,7 +16,7 @@ _PICTURE = {"table", "drawn", "counts", "binding"}
 def test_a_record_has_what_the_picture_of_a_codebook_needs(tmp_path: Path, codebook: bool) -> None:
     path = write_preset(tmp_path, change=("target = 0", "marks = 12" if codebook else "target = 1"))
     cells = select(cells_of(path)[1], "*/app/*")
-    store = open_store(tmp_path / "store")
+    store = Store(tmp_path / "store")
     run_cells(Board(cells), store, InlineEngine(), device="cpu")
     for cell in cells:
         record = store.record(cell.digest)

@@ -9,7 +9,7 @@ import pytest
 from indelible.bench.cells import plan_cells
 from indelible.bench.preset import load_preset
 from indelible.bench.runner import Board, run_cells
-from indelible.bench.store import open_store
+from indelible.bench.store import Store
 from indelible.keys.key import Key
 from tests.bench.micro import InlineEngine, cells_of, write_preset
 
@@ -47,7 +47,7 @@ def test_cells_of_the_comparisons(tmp_path: Path) -> None:
     _, cells = cells_of(write_preset(tmp_path, change=("[methods.vanilla]\n", METHODS)))
     wanted = [cell for cell in cells if cell.method in {"pgd-at", "trades", "ntl"}]
     wanted = [cell for cell in wanted if cell.attack is None or cell.method == "ntl"]
-    store = open_store(tmp_path / "store")
+    store = Store(tmp_path / "store")
     run_cells(Board(wanted), store, InlineEngine(), device="cpu")
     records = {(cell.method, cell.attack): store.record(cell.digest) for cell in wanted}
     assert len(records) == 4

@@ -13,7 +13,7 @@ from indelible.bench.cells import BenchCell, plan_cells
 from indelible.bench.estimate import DataSize, estimate, evaluation_passes, plain_rate, size_of, training_passes
 from indelible.bench.preset import load_preset, preset_names
 from indelible.bench.runner import Board, run_cells
-from indelible.bench.store import open_store
+from indelible.bench.store import Store
 from indelible.embedding.cae import ConferrableExamples
 from indelible.embedding.rose import Rose
 from indelible.train import TrainSettings
@@ -125,7 +125,7 @@ def test_exponential_weights_share_the_runs_epochs_on_a_cpu() -> None:
 def test_estimates_agree_with_what_runs_count(tmp_path: Path) -> None:
     _, cells = cells_of(write_preset(tmp_path, extra=OTHER_ATTACKS))
     cells = [cell for cell in cells if cell.method == "app"]
-    store = open_store(tmp_path / "store")
+    store = Store(tmp_path / "store")
     run_cells(Board(cells), store, InlineEngine(), device="cpu")
     model = next(cell for cell in cells if cell.attack is None)
     size = size_of(model.dataset)

@@ -10,17 +10,15 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from indelible.base.errors import InputError
-from indelible.bench.cell_records import extra_fields
 from indelible.bench.engines import LocalEngine, default_threads, worker_environment
 from indelible.bench.runner import Board, run_cells
-from indelible.bench.store import Store, open_store
+from indelible.bench.store import Store
 from tests.bench.micro import OTHER_ATTACKS, VOLATILE, InlineEngine, cells_of, write_preset
 from tests.waiting import PATIENCE
 
@@ -57,9 +55,9 @@ def written(store: Path) -> set[tuple[str, int]]:
 @pytest.mark.slow
 def test_killed_at_five_random_moments_the_records_are_those_of_an_uninterrupted_run(tmp_path: Path) -> None:
     preset = write_preset(tmp_path, extra=OTHER_ATTACKS, images=320, change=("[methods.vanilla]\n", ""))
-    found, cells = cells_of(preset)
-    whole = open_store(tmp_path / "whole")
-    run_cells(Board(cells), whole, InlineEngine(), device="cpu", more=partial(extra_fields, found))
+    _, cells = cells_of(preset)
+    whole = Store(tmp_path / "whole")
+    run_cells(Board(cells), whole, InlineEngine(), device="cpu")
     place = tmp_path / "store"
     chance = random.Random(6)
     killed = 0

@@ -9,7 +9,7 @@ import pytest
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.bench.cell_records import do_cell
 from indelible.bench.runner import Board, run_cells
-from indelible.bench.store import RemoteStore, Store, open_store
+from indelible.bench.store import Store
 from tests.bench.micro import VOLATILE, InlineEngine, cells_of, write_preset
 
 
@@ -28,9 +28,9 @@ def test_the_same_records_as_a_local_store(tmp_path: Path) -> None:
     place = f"memory://bench-{os.getpid()}"
     for number, cell in enumerate(sorted(cells, key=lambda cell: cell.attack or "")):
         # Every cell on another machine: nothing but the store joins them.
-        store = RemoteStore(place, scratch=tmp_path / f"machine-{number}")
+        store = Store(place, scratch=tmp_path / f"machine-{number}")
         assert do_cell(store, cell, device="cpu").state == "done"
-    assert outcomes(RemoteStore(place, scratch=tmp_path / "another")) == outcomes(local)
+    assert outcomes(Store(place, scratch=tmp_path / "another")) == outcomes(local)
     files, root = store.files, store.url
     names = {path.split(f"{cells[0].digest}/")[-1] for path in files.find(f"{root}/runs/{cells[0].digest}")}
     assert {"run.json", "model.safetensors", "verdict.json", "history.jsonl"} <= names
@@ -39,21 +39,21 @@ def test_the_same_records_as_a_local_store(tmp_path: Path) -> None:
 
 def test_a_lost_cell_goes_on_from_its_last_copy(tmp_path: Path) -> None:
     place = f"file://{tmp_path / 'store'}"
-    first = RemoteStore(place, scratch=tmp_path / "one")
+    first = Store(place, scratch=tmp_path / "one")
     with suppress(RuntimeError), first.working("cell") as folder:
         (folder / "checkpoint.safetensors").write_text("half way")
         (folder / "key").mkdir()
         (folder / "key" / "key.json").write_text("{}")
         (folder / "history.jsonl").write_text('{"epoch": 1}\n{"epoch": 2}\n')
         raise RuntimeError("broken")
-    second = RemoteStore(place, scratch=tmp_path / "two")
+    second = Store(place, scratch=tmp_path / "two")
     with second.working("cell") as folder:
         assert second.last_row("cell") == {"epoch": 2}
         assert (folder / "checkpoint.safetensors").read_text() == "half way"
         assert (folder / "key" / "key.json").read_text() == "{}"
         (folder / "checkpoint.safetensors").unlink()
         (folder / "run.json").write_text("{}")
-    folder = RemoteStore(place, scratch=tmp_path / "three").reading("cell")
+    folder = Store(place, scratch=tmp_path / "three").reading("cell")
     assert sorted(path.name for path in folder.iterdir()) == ["history.jsonl", "key", "run.json"]
 
 
@@ -62,9 +62,9 @@ def test_the_machine_of_a_killed_worker_goes_on_from_its_own_folder(tmp_path: Pa
     place, scratch = f"file://{tmp_path / 'store'}", tmp_path / "one"
     (scratch / "runs" / "cell").mkdir(parents=True)
     (scratch / "runs" / "cell" / "checkpoint.safetensors").write_text("half way")
-    with RemoteStore(place, scratch=tmp_path / "two").working("cell") as folder:
+    with Store(place, scratch=tmp_path / "two").working("cell") as folder:
         assert list(folder.iterdir()) == []
-    with RemoteStore(place, scratch=scratch).working("cell") as folder:
+    with Store(place, scratch=scratch).working("cell") as folder:
         assert (folder / "checkpoint.safetensors").read_text() == "half way"
 
 
@@ -72,15 +72,15 @@ def test_half_a_run_gives_way_to_what_another_machine_has_finished(tmp_path: Pat
     place, scratch = f"file://{tmp_path / 'store'}", tmp_path / "one"
     (scratch / "runs" / "cell").mkdir(parents=True)
     (scratch / "runs" / "cell" / "checkpoint.safetensors").write_text("half way")
-    with RemoteStore(place, scratch=tmp_path / "two").working("cell") as folder:
+    with Store(place, scratch=tmp_path / "two").working("cell") as folder:
         (folder / "run.json").write_text("{}")
-    folder = RemoteStore(place, scratch=scratch).reading("cell")
+    folder = Store(place, scratch=scratch).reading("cell")
     assert [path.name for path in folder.iterdir()] == ["run.json"]
 
 
 def test_workers_of_one_machine_do_not_do_the_same_cell(tmp_path: Path) -> None:
     place = f"file://{tmp_path / 'store'}"
-    one, two = (RemoteStore(place, scratch=tmp_path / "scratch") for _ in range(2))
+    one, two = (Store(place, scratch=tmp_path / "scratch") for _ in range(2))
     lock = one.acquire("cell")
     assert lock is not None
     assert two.acquire("cell") is None
@@ -90,7 +90,7 @@ def test_workers_of_one_machine_do_not_do_the_same_cell(tmp_path: Path) -> None:
 
 
 def test_records_and_failures(tmp_path: Path) -> None:
-    store = open_store(f"file://{tmp_path}")
+    store = Store(f"file://{tmp_path}")
     assert (store.record("a"), store.failure("a"), store.finished(), store.last_row("a")) == (None, None, set(), None)
     store.keep_failure("a", {"error": "e"})
     assert store.failure("a") == {"error": "e"}
@@ -103,4 +103,4 @@ def test_records_and_failures(tmp_path: Path) -> None:
 
 def test_unknown_protocols() -> None:
     with pytest.raises(InputError, match="cannot be opened"):
-        open_store("no-such-protocol://x")
+        Store("no-such-protocol://x")

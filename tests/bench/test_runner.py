@@ -1,16 +1,15 @@
 """The runner in one process: order, dependencies, reuse, failures, cells that somebody else does."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 from scipy.stats import binom
 
-from indelible.bench.cell_records import Outcome, collect_results, do_cell, extra_fields
+from indelible.bench.cell_records import Outcome, collect_results, do_cell
 from indelible.bench.cells import select
 from indelible.bench.runner import Board, Job, State, run_cells
-from indelible.bench.store import open_store
+from indelible.bench.store import Store
 from tests.bench.micro import InlineEngine, cells_of, write_preset
 
 
@@ -21,11 +20,11 @@ def preset(tmp_path: Path) -> Path:
 
 def test_everything_once_in_order_and_never_again(preset: Path, tmp_path: Path) -> None:
     found, cells = cells_of(preset)
-    store = open_store(tmp_path / "store")
+    store = Store(tmp_path / "store")
     told: list[tuple[str, State]] = []
     board = Board(cells, tell=lambda cell, state: told.append((cell.name, state)))
     engine = InlineEngine()
-    run_cells(board, store, engine, device="cpu", more=partial(extra_fields, found))
+    run_cells(board, store, engine, device="cpu")
     # Fine-tuning of a finished model goes before the next model.
     names = {cell.digest: f"{cell.method}/{cell.attack or 'before'}" for cell in cells}
     assert [names[digest] for digest in engine.done] == ["vanilla/before", "vanilla/ft", "app/before", "app/ft"]
@@ -59,7 +58,7 @@ def test_everything_once_in_order_and_never_again(preset: Path, tmp_path: Path) 
 
 def test_another_preset_with_other_labels_finds_the_same_model(preset: Path, tmp_path: Path) -> None:
     _, cells = cells_of(preset)
-    store = open_store(tmp_path / "store")
+    store = Store(tmp_path / "store")
     run_cells(Board(select(cells, "*/app/*")), store, InlineEngine(), device="cpu")
     other = tmp_path / "other"
     other.mkdir()
@@ -72,9 +71,9 @@ def test_another_preset_with_other_labels_finds_the_same_model(preset: Path, tmp
 
 def test_title_and_attacks_of_the_preset_are_in_records_and_once_in_results(preset: Path, tmp_path: Path) -> None:
     found, cells = cells_of(preset)
-    store = open_store(tmp_path / "store")
+    store = Store(tmp_path / "store")
     chosen = select(cells, "*/vanilla/before/*")
-    run_cells(Board(chosen), store, InlineEngine(), device="cpu", more=partial(extra_fields, found))
+    run_cells(Board(chosen), store, InlineEngine(), device="cpu")
     record = store.record(chosen[0].digest)
     assert record is not None
     assert (record["title"], record["attacks"]) == ("Micro", ["ft"])
@@ -85,14 +84,14 @@ def test_title_and_attacks_of_the_preset_are_in_records_and_once_in_results(pres
 
 def test_a_failed_model_blocks_its_attacks_and_nothing_else(preset: Path, tmp_path: Path) -> None:
     _, cells = cells_of(preset)
-    store = open_store(tmp_path / "store")
+    store = Store(tmp_path / "store")
     broken = next(cell for cell in cells if cell.method == "vanilla" and cell.attack is None)
 
     def hook(job: Job) -> Outcome | None:
         if job.cell.digest != broken.digest:
             return None
         spoilt = replace(job.cell, settings={**job.cell.settings, "architecture": "no-such-network"})
-        return do_cell(open_store(job.store), spoilt, device="cpu")
+        return do_cell(Store(job.store), spoilt, device="cpu")
 
     board = Board(cells)
     run_cells(board, store, InlineEngine(hook), device="cpu")
@@ -113,7 +112,7 @@ def test_a_failed_model_blocks_its_attacks_and_nothing_else(preset: Path, tmp_pa
 def test_a_lost_worker_is_replaced_twice_then_given_up(preset: Path, tmp_path: Path) -> None:
     _, cells = cells_of(preset)
     model = [cell for cell in cells if cell.method == "vanilla" and cell.attack is None]
-    store = open_store(tmp_path / "store")
+    store = Store(tmp_path / "store")
     lost = InlineEngine(lambda job: Outcome(digest=job.cell.digest, state="lost", error="killed"))
     board = Board(model)
     run_cells(board, store, lost)
@@ -136,7 +135,7 @@ def test_a_cell_that_somebody_else_does_is_waited_for(
     monkeypatch.setattr("indelible.bench.runner._LOOK_AGAIN_SECONDS", 0.01)
     _, cells = cells_of(preset)
     model = next(cell for cell in cells if cell.method == "vanilla" and cell.attack is None)
-    store = open_store(tmp_path / "store")
+    store = Store(tmp_path / "store")
     lock = store.acquire(model.digest)
     assert lock is not None
     assert do_cell(store, model).state == "busy"

@@ -53,11 +53,64 @@ def test_from_plan_to_results(capsys: pytest.CaptureFixture[str], tmp_path: Path
     found = json.loads(out.read_text())
     assert [(cell["method"], cell["attack"]) for cell in found["cells"]] == [("vanilla", None), ("vanilla", "ft")]
     assert (found["planned"], found["title"]) == (4, "Micro")
-    # With other settings the plan finds nothing of this; what was recorded can still be had.
+    # With other settings the plan finds nothing of this; what was recorded can still be kept.
     write_preset(tmp_path, change=("epochs = 2", "epochs = 3"))
     assert json.loads(bench(capsys, "results", preset, "--store", store))["cells"] == []
-    kept = json.loads(bench(capsys, "results", preset, "--store", store, "--as-recorded"))
+    kept = json.loads(bench(capsys, "results", preset, "--store", store, "--from", out))
     assert kept["cells"] == found["cells"]
+    bench(capsys, "run", preset, "--store", store, "--only", "*/vanilla/before/*", "--from", out, "--out", out)
+    replaced = json.loads(out.read_text())["cells"]
+    assert [cell["settings"].get("train", {}).get("epochs") for cell in replaced] == [3, None]
+    assert replaced[1] == found["cells"][1]
+
+
+def test_results_of_another_session_count_as_finished_and_grow(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, inline: InlineEngine
+) -> None:
+    preset, first, out = write_preset(tmp_path), tmp_path / "first", tmp_path / "results.json"
+    bench(capsys, "run", preset, "--store", first, "--only", "*/vanilla/*", "--device", "cpu", "--out", out)
+    known = json.loads(out.read_text())["cells"]
+    assert [(cell["method"], cell["attack"]) for cell in known] == [("vanilla", None), ("vanilla", "ft")]
+    inline.done.clear()
+
+    # A store without anything: what the file has is not done again, and nothing of it is lost.
+    go_on = [preset, "--store", tmp_path / "second", "--from", out]
+    assert "4 cells, 2 done" in bench(capsys, "plan", *go_on)
+    bench(capsys, "run", *go_on, "--only", "*/vanilla/*", "--device", "cpu")
+    assert inline.done == []
+    bench(capsys, "run", *go_on, "--only", "*/app/before/*", "--device", "cpu", "--out", out)
+    grown = json.loads(out.read_text())["cells"]
+    assert [(cell["method"], cell["attack"]) for cell in grown] == [("vanilla", None), ("vanilla", "ft"), ("app", None)]
+    assert grown[:2] == known
+    assert inline.done == [grown[2]["digest"]]
+
+    # An attack that is missing needs the weights of its model, which is recorded but not here: it is trained again.
+    inline.done.clear()
+    write_preset(tmp_path, extra="[attacks.gentle]\nattack = 'ft'\nlr = 0.001\nepochs = 1\n")
+    more = [*go_on[:2], tmp_path / "third", *go_on[3:], "--only", "*/vanilla/*"]
+    assert "3 cells, 1 done" in bench(capsys, "plan", *more)
+    states = json.loads(bench(capsys, "status", *more, "--json"))["states"]
+    assert sorted(states.values()) == ["done", "waiting", "waiting"]
+    bench(capsys, "run", *more, "--device", "cpu", "--out", out)
+    last = {(cell["method"], cell["attack"]): cell for cell in json.loads(out.read_text())["cells"]}
+    assert inline.done == [last["vanilla", None]["digest"], last["vanilla", "gentle"]["digest"]]
+    assert last["vanilla", None] == known[0]
+    assert last["vanilla", "gentle"]["inputs"]["model_digest"] == known[0]["measured"]["model_digest"]
+    assert len(last) == 4
+
+
+def test_a_committed_result_is_written_again_as_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    committed = Path(__file__).parents[2] / "results" / "price-cpu.json"
+    out = tmp_path / "price-cpu.json"
+    bench(capsys, "results", "price-cpu", "--store", tmp_path / "none", "--from", committed, "--out", out)
+    assert out.read_bytes() == committed.read_bytes()
+
+
+def test_a_file_that_is_no_result_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text("[]")
+    assert main(["bench", "plan", "smoke", "--from", str(path)]) == 2
+    assert "must hold the results of a preset" in capsys.readouterr().err
 
 
 def test_a_plan_names_the_machine_or_says_why_it_does_not_know(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from indelible.bench.runner import Board
-from indelible.bench.store import open_store
+from indelible.bench.store import Store
 from indelible.cli.terminal import LiveBoard, board_table
 from tests.bench.micro import cells_of, write_preset
 
@@ -23,7 +23,7 @@ def test_every_wsr_has_its_verdict(tmp_path: Path) -> None:
     records: dict[str, Mapping[str, Any]] = {
         cell.digest: _record(0.5 if cell.attack else 1.0, owned=held[cell.digest]) for cell in cells
     }
-    store = open_store(tmp_path / "store")
+    store = Store(tmp_path / "store")
     table = board_table(Board(cells, dict.fromkeys(records, "done"), records=records), store)
     shown = [list(column.cells) for column in table.columns][2:]
     assert shown == [["80.0", "80.0"], ["100.0 0/2 ✗", "100.0 2/2 ✓"], ["50.0 0/2 ✗", "50.0 1/2 ✓"]]

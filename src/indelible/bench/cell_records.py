@@ -19,7 +19,6 @@ Rates are fractions. Two runs of a cell differ in times, speeds, hardware and ve
 """
 
 import hashlib
-import shlex
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,11 +27,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from indelible.base.errors import IndelibleError
+from indelible.base.files import read_json
 from indelible.bench.cells import BenchCell
 from indelible.bench.make_run_folder import attack_into, embed_into, judge
+from indelible.bench.measurement import results_of
 from indelible.bench.preset import BenchPreset
-from indelible.bench.reported import reported
-from indelible.bench.store import Store
+from indelible.bench.store import Json, Store
 from indelible.data.catalog import load
 from indelible.data.images import Shape
 from indelible.keys.key import Key
@@ -42,7 +42,6 @@ from indelible.train.settings import TrainSettings
 _FORMAT = 1
 _VERDICT = ("ba", "wsr", "p_value", "owned", "hits", "trials", "decoy_rate", "null_rate", "test")
 _CODEBOOK = ("table", "drawn", "counts", "binding")
-_LABELS = ("dataset", "architecture", "kind", "method", "attack", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,15 +55,15 @@ class Outcome:
     error: str = ""  # why it failed
 
 
-def do_cell(store: Store, cell: BenchCell, *, device: str = "auto", more: Mapping[str, Any] | None = None) -> Outcome:
-    """Do a cell unless it is done, or another process is doing it; ``more`` are fields to add to its record."""
+def do_cell(store: Store, cell: BenchCell, *, device: str = "auto") -> Outcome:
+    """Do a cell unless it is done, or another process is doing it."""
     lock = store.acquire(cell.digest)
     if lock is None:
         return Outcome(digest=cell.digest, state="busy")
     try:
         # Asked with the lock in hand: whoever had it before may just have finished.
         if store.record(cell.digest) is None:
-            _do(store, cell, device, more or {})
+            _do(store, cell, device)
         return Outcome(digest=cell.digest, state="done")
     except Exception as error:  # noqa: BLE001 - whatever went wrong in a cell must not stop the others; it is recorded
         said = f"{type(error).__name__}: {error}"
@@ -75,7 +74,7 @@ def do_cell(store: Store, cell: BenchCell, *, device: str = "auto", more: Mappin
         lock.release()
 
 
-def _do(store: Store, cell: BenchCell, device: str, more: Mapping[str, Any]) -> None:
+def _do(store: Store, cell: BenchCell, device: str) -> None:
     with store.working(cell.digest) as folder:
         if not Run.finished(folder):
             victim = None if cell.needs is None else Run.load(store.reading(cell.needs))
@@ -83,8 +82,7 @@ def _do(store: Store, cell: BenchCell, device: str, more: Mapping[str, Any]) -> 
         run = Run.load(folder)
         if run.verdict() is None:  # also when it was interrupted between the run and the look at it
             judge(run)
-        record = _record(cell, run, more)
-    store.keep_record(record)
+    store.keep_record(_record(cell, run))
 
 
 def _make(folder: Path, cell: BenchCell, victim: Run | None, device: str) -> None:
@@ -106,7 +104,7 @@ def _key(settings: Mapping[str, Any], seed: int, classes: int, shape: Shape) -> 
     return Key.create(classes=classes, shape=shape, secret=secret, **{**settings, "source": source})
 
 
-def _record(cell: BenchCell, run: Run, more: Mapping[str, Any]) -> dict[str, Any]:
+def _record(cell: BenchCell, run: Run) -> dict[str, Any]:
     verdict, record = run.verdict() or {}, run.record
     rows = [
         {name: row[name] for name in ("phase", "epoch", "ba", "wsr", "wsr_embedded") if name in row}
@@ -120,58 +118,53 @@ def _record(cell: BenchCell, run: Run, more: Mapping[str, Any]) -> dict[str, Any
     return {
         "format": _FORMAT,
         **cell.to_json(),
-        "inputs": dict(record.inputs),
+        **{name: getattr(record, name) for name in ("inputs", "seconds", "images", "hardware", "versions")},
         "measured": measured,
-        "reported": None,
         "curve": run.curve(),
         "history": rows,
-        "seconds": record.seconds,
-        "images": record.images,
         "images_per_second": record.images / record.seconds if record.seconds > 0 else None,
-        "hardware": dict(record.hardware),
-        "versions": dict(record.versions),
-        **more,
     }
 
 
-def extra_fields(preset: BenchPreset, cell: BenchCell) -> dict[str, Any]:
-    """Return what a preset adds to a cell's record: its name, title and attacks, the paper's number, and a command."""
-    known = None
-    if preset.reported is not None:
-        known = reported(preset.reported, cell.kind, cell.method, cell.attack)
-    command = f"indelible bench run {shlex.quote(preset.name)} --only {shlex.quote(cell.name)}"
-    return {"preset": preset.name, **preset.described, "reported": known, "command": command}
+def read_earlier(path: str | Path) -> list[Json]:
+    """Return the records of cells in a file that ``indelible bench results`` wrote."""
+    document = read_json(path)
+    results_of(document, str(path))  # says what is wrong with it
+    return [cell for cell in document["cells"] if "digest" in cell]
 
 
-def collect_results(preset: BenchPreset, cells: Sequence[BenchCell] | None, store: Store) -> dict[str, Any]:
+def collect_results(preset: BenchPreset, cells: Sequence[BenchCell], store: Store) -> dict[str, Any]:
     """Return the records of a preset as one document: one entry for each finished cell, under the preset's labels.
 
-    Without ``cells``, all records that were made for a preset of this name, whatever its settings were then: a later
-    version of the package may have other defaults, and then plans other cells.
+    A record of this preset that the store has from earlier, made with settings that are not planned now, stays until
+    the planned cell of the same labels is finished.
     """
-    if cells is None:
-        records = [store.record(digest) or {} for digest in sorted(store.finished())]
-        found = [dict(record) for record in records if record.get("preset") == preset.name]
-    else:
-        found = [
-            {**record, **{name: getattr(cell, name) for name in _LABELS}, **extra_fields(preset, cell)}
-            for cell in cells
-            if (record := store.record(cell.digest)) is not None
-        ]
+    found = {_labels(record): record for record in store.earlier.values() if record.get("preset") == preset.name}
+    for cell in cells:
+        if (record := store.record(cell.digest)) is not None:
+            entry = {**record, **cell.to_json(), "settings": record["settings"]}
+            found[_labels(entry)] = entry
     once = preset.described
-    axes: dict[str, list[str | None]] = {
-        "architecture": list(preset.architectures), "kind": [variant.label for variant in preset.kinds],
-        "method": [variant.label for variant in preset.methods], "attack": [None, *once["attacks"]],
-    }  # fmt: skip
+    axes: Sequence[Sequence[str | None]] = (
+        list(preset.architectures), [variant.label for variant in preset.kinds],
+        [variant.label for variant in preset.methods], [None, *once["attacks"]],
+    )  # fmt: skip
 
-    def place(entry: Mapping[str, Any]) -> tuple[int, ...]:
-        at = (axis.index(entry[name]) if entry[name] in axis else len(axis) for name, axis in axes.items())
-        return (int(entry["seed"]), *at)
+    def place(labels: tuple[Any, ...]) -> tuple[int, ...]:
+        *names, seed = labels[1:]
+        return (
+            seed,
+            *(axis.index(name) if name in axis else len(axis) for name, axis in zip(names, axes, strict=True)),
+        )
 
     return {
-        "format": _FORMAT, "preset": preset.name, **once, "command": preset.command,
-        "planned": None if cells is None else len(cells),
+        "format": _FORMAT, "preset": preset.name, **once, "command": preset.command, "planned": len(cells),
         "cells": [
-            {name: value for name, value in entry.items() if name not in once} for entry in sorted(found, key=place)
+            {name: value for name, value in found[labels].items() if name not in once}
+            for labels in sorted(found, key=place)
         ],
     }  # fmt: skip
+
+
+def _labels(record: Json) -> tuple[Any, ...]:
+    return tuple(record[name] for name in ("dataset", "architecture", "kind", "method", "attack", "seed"))

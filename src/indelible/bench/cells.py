@@ -7,6 +7,7 @@ once, whether a main table or an ablation asks for it. How often a run is looked
 """
 
 import hashlib
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -19,6 +20,7 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.files import canonical_json
 from indelible.base.records import JsonFields
 from indelible.bench.preset import BenchPreset, Variant
+from indelible.bench.reported import reported
 from indelible.data.catalog import load
 from indelible.embedding import EMBEDDINGS
 from indelible.keys.key import SCHEMES
@@ -50,6 +52,13 @@ class BenchCell(JsonFields):
     method: str  # label of the embedding method
     attack: str | None = None  # label of the attack; None for a model
     seed: int = 0  # the seed
+    # what its preset says of it: the preset's name, title and labels of attacks; the `ba` and `wsr` of the paper, as
+    # fractions; the command that repeats the cell
+    preset: str = ""
+    title: str = ""
+    attacks: Sequence[str] = ()
+    reported: Mapping[str, float | None] | None = None
+    command: str = ""
 
     @property
     def name(self) -> str:
@@ -94,8 +103,14 @@ def plan_cells(preset: BenchPreset, inputs: Inputs) -> list[BenchCell]:
                 group += [model, *(_attack_cell(preset, model, attack) for attack in made)]
         # Stable: within a rank the preset's own order of methods and attacks stays.
         for cell in sorted(group, key=_rank):
-            cells.setdefault(cell.name, cell)
+            cells.setdefault(cell.name, _described(preset, cell))
     return list(cells.values())
+
+
+def _described(preset: BenchPreset, cell: BenchCell) -> BenchCell:
+    known = None if preset.reported is None else reported(preset.reported, cell.kind, cell.method, cell.attack)
+    command = f"indelible bench run {shlex.quote(preset.name)} --only {shlex.quote(cell.name)}"
+    return replace(cell, preset=preset.name, reported=known, command=command, **preset.described)
 
 
 def select(cells: Sequence[BenchCell], pattern: str | None) -> list[BenchCell]:

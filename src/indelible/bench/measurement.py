@@ -25,6 +25,7 @@ from typing import Any
 
 from indelible.base.errors import DamagedFileError, IndelibleError, InputError
 from indelible.base.files import read_json
+from indelible.bench.store import RECORDS, Store
 from indelible.train.run_folder import Run
 
 COMPONENTS: Mapping[str, tuple[bool, bool]] = {
@@ -37,7 +38,6 @@ COMPONENTS: Mapping[str, tuple[bool, bool]] = {
 PAPER_ATTACKS = ("ft", "fp", "anp", "nad", "mcr", "nnl")
 """The six attacks of the paper's tables: AvgDrop is the mean over these."""
 _LABELS = {"dataset": "dataset", "architecture": "architecture", "kind": "mark", "method": "method"}
-_RECORDS = "records"
 _KEY_FACTORS = ("target", "size", "transparency")
 
 
@@ -180,7 +180,7 @@ def read_measurements(paths: Sequence[str | Path]) -> list[Measurement]:
 
 def is_store(path: str | Path) -> bool:
     """Tell whether a folder is a store of the benchmark: records of cells, one file each."""
-    return (Path(path) / _RECORDS).is_dir()
+    return (Path(path) / RECORDS).is_dir()
 
 
 def read_results(path: str | Path) -> list[Results]:
@@ -192,8 +192,7 @@ def read_results(path: str | Path) -> list[Results]:
     if not is_store(path):
         return [results_of(read_json(path), str(path))]
     presets: dict[str, list[Any]] = {}
-    for file in sorted((Path(path) / _RECORDS).glob("*.json")):
-        record = read_json(file)
+    for record in Store(path).records():
         name = record.get("preset") if isinstance(record, Mapping) else None
         presets.setdefault(str(name or "cells"), []).append(record)
     if not presets:

@@ -8,11 +8,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Self
+from typing import Literal, Protocol, Self
 
 from indelible.bench.cell_records import Outcome, do_cell
 from indelible.bench.cells import BenchCell
-from indelible.bench.store import Json, Store, open_store
+from indelible.bench.store import Json, Store
 
 State = Literal["waiting", "running", "elsewhere", "done", "failed", "blocked"]
 _TICK_SECONDS = 1.0
@@ -22,16 +22,15 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One cell for a worker, with the store's place, the device, and fields to add to the record."""
+    """One cell for a worker, with the store's place and the device."""
 
     store: str
     cell: BenchCell
     device: str
-    more: Mapping[str, Any]
 
     def do(self) -> Outcome:
         """Do the cell in this process."""
-        return do_cell(open_store(self.store), self.cell, device=self.device, more=self.more)
+        return do_cell(Store(self.store), self.cell, device=self.device)
 
 
 class Engine(Protocol):
@@ -73,9 +72,11 @@ class Board:
 
     def look(self, store: Store) -> None:
         """Note every cell's state and record as the store has them."""
+        done = done_cells(self.cells, store)
         for cell in self.cells:
             if (record := store.record(cell.digest)) is not None:
                 self.records[cell.digest] = record
+            if cell.digest in done:
                 self.set(cell, "done")
             elif store.held(cell.digest):
                 self.set(cell, "running")
@@ -104,24 +105,28 @@ class Board:
         return state == "done"
 
 
-def run_cells(
-    board: Board,
-    store: Store,
-    engine: Engine,
-    *,
-    device: str = "auto",
-    more: Callable[[BenchCell], Mapping[str, Any]] = lambda _cell: {},
-) -> None:
-    """Do all cells of a board that are not done yet; ``more`` gives fields to add to the record of a cell."""
-    cells, finished = {cell.digest: cell for cell in board.cells}, store.finished()
+def done_cells(cells: Sequence[BenchCell], store: Store) -> set[str]:
+    """Return the digests of the cells that need not be done: those with a record.
+
+    A model with a record of earlier has no weights here: it is trained again if an attack on it is to be done.
+    """
+    own = store.finished()
+    known = own | store.earlier.keys()
+    again = {cell.needs for cell in cells if cell.digest not in known and cell.needs not in own}
+    return known - again
+
+
+def run_cells(board: Board, store: Store, engine: Engine, *, device: str = "auto") -> None:
+    """Do all cells of a board that are not done yet."""
+    cells, done = {cell.digest: cell for cell in board.cells}, done_cells(board.cells, store)
     lost: Counter[str] = Counter()
     looked = 0.0
     for cell in board.cells:
-        board.set(cell, "done" if cell.digest in finished else "waiting")
+        board.set(cell, "done" if cell.digest in done else "waiting")
     with engine:
         while board.count("waiting", "running", "elsewhere"):
             for cell in board.ready(engine.free):
-                engine.submit(Job(store=store.place, cell=cell, device=device, more=more(cell)))
+                engine.submit(Job(store=store.place, cell=cell, device=device))
                 board.set(cell, "running")
             for outcome in engine.wait(_TICK_SECONDS if board.count("running") else _LOOK_AGAIN_SECONDS):
                 lost[outcome.digest] += outcome.state == "lost"
@@ -145,9 +150,10 @@ def _note(board: Board, store: Store, cell: BenchCell, outcome: Outcome, *, agai
 
 def _look_elsewhere(board: Board, store: Store) -> None:
     """See how the cells are getting on that other processes do."""
-    for cell in board.cells:
-        if board.states[cell.digest] == "elsewhere":
-            if store.record(cell.digest) is not None:
-                board.set(cell, "done")
-            elif not store.held(cell.digest):
-                board.set(cell, "waiting")
+    there = [cell for cell in board.cells if board.states[cell.digest] == "elsewhere"]
+    finished = store.finished() if there else set()
+    for cell in there:
+        if cell.digest in finished:
+            board.set(cell, "done")
+        elif not store.held(cell.digest):
+            board.set(cell, "waiting")

@@ -9,40 +9,73 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from filelock import BaseFileLock
+from fsspec.core import url_to_fs
 
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.base.files import read_json, write_json
+from indelible.base.files import write_json
 from indelible.bench.locks import is_locked, try_lock
 from indelible.train.history import read_history
 
 Json = Mapping[str, Any]
-_RECORDS, _RUNS, _LOCKS, _FAILURES = "records", "runs", "locks", "failures"
+RECORDS = "records"
+_RUNS, _LOCKS, _FAILURES = "runs", "locks", "failures"
 
 
 class Store:
-    """A store in a folder; ``place`` says where it is, as it can be opened again."""
+    """The store at ``place``.
 
-    def __init__(self, root: str | Path) -> None:
-        self.root, self.place = Path(root), str(root)
+    Training needs a folder. Behind a URL a cell is done in ``scratch``, whose locks keep the workers of one machine
+    apart; its run folder is copied to the URL when the cell ends, well or not, and fetched by whoever needs it. Several
+    machines work on one URL as workers of one driver (Ray): a cell whose machine is lost begins again elsewhere, while
+    on a shared folder it goes on from its last checkpoint.
 
-    def record(self, digest: str) -> Json | None:
-        """Return the record of a finished cell; None when it is not finished."""
-        return self._read(f"{_RECORDS}/{digest}.json")
+    Args:
+        place: A folder, or a URL such as ``s3://bucket/bench``.
+        scratch: For a URL: local folder to work in; by default one in the system's temporary folder, the same for every
+            process of this machine, so that a model is fetched once.
+        earlier: Records of cells that were done for another store, whose run folders may be gone.
+    """
+
+    def __init__(self, place: str | Path, *, scratch: Path | None = None, earlier: Iterable[Json] = ()) -> None:
+        self.place, self.root = str(place), Path(place)
+        self.earlier = {str(record["digest"]): record for record in earlier}
+        self.remote = "://" in self.place
+        if self.remote:
+            named = hashlib.sha256(self.place.encode()).hexdigest()[:16]
+            self.root = scratch or Path(tempfile.gettempdir()) / f"indelible-bench-{named}"
+        try:
+            self.files, self.url = url_to_fs(self.place)
+        except (ImportError, ValueError) as error:
+            raise InputError(f"the store {self.place!r} cannot be opened: {error}") from error
 
     def finished(self) -> set[str]:
-        """Return the digests of all finished cells."""
-        return {path.stem for path in (self.root / _RECORDS).glob("*.json")}
+        """Return the digests of all cells that were finished in this store."""
+        self.files.invalidate_cache()
+        with suppress(FileNotFoundError):
+            found = map(Path, self.files.ls(f"{self.url}/{RECORDS}", detail=False))
+            return {path.stem for path in found if path.suffix == ".json"}
+        return set()
+
+    def record(self, digest: str) -> Json | None:
+        """Return the record of a cell that was finished in this store or earlier; None when it is not finished."""
+        return self.earlier.get(digest) or self._read(f"{RECORDS}/{digest}.json")
+
+    def records(self) -> list[Json]:
+        """Return all records, in the order of their digests."""
+        found = map(self.record, sorted(self.finished() | self.earlier.keys()))
+        return [record for record in found if record is not None]
 
     def keep_record(self, record: Json) -> None:
         """Write the record of a cell: from now on it is finished."""
-        self._write(f"{_RECORDS}/{record['digest']}.json", record)
-        self._delete(f"{_FAILURES}/{record['digest']}.json")
+        self._write(f"{RECORDS}/{record['digest']}.json", record)
+        with suppress(OSError):
+            self.files.rm_file(f"{self.url}/{_FAILURES}/{record['digest']}.json")
 
     def failure(self, digest: str) -> Json | None:
         """Return why the last attempt failed; None when none did."""
@@ -62,13 +95,23 @@ class Store:
 
     @contextmanager
     def working(self, digest: str) -> Iterator[Path]:
-        """Yield a cell's run folder to work in."""
-        folder = self._folder(digest)
+        """Yield a cell's run folder to work in, with what is known of the cell."""
+        folder, there = self._folder(digest), f"{self.url}/{_RUNS}/{digest}"
+        if self.remote and not folder.exists():
+            self._fetch(digest)
         folder.mkdir(parents=True, exist_ok=True)
-        yield folder
+        try:
+            yield folder
+        finally:
+            if self.remote:
+                with suppress(FileNotFoundError):
+                    self.files.rm(there, recursive=True)
+                self.files.put(f"{folder}/", f"{there}/", recursive=True)
 
     def reading(self, digest: str) -> Path:
-        """Return the run folder of a finished cell."""
+        """Return the run folder of a finished cell, or a local copy of it."""
+        if self.remote and not (self._folder(digest) / "run.json").exists():
+            self._fetch(digest)
         return self._folder(digest)
 
     def last_row(self, digest: str) -> Json | None:
@@ -78,67 +121,6 @@ class Store:
 
     def _folder(self, digest: str) -> Path:
         return self.root / _RUNS / digest
-
-    def _read(self, name: str) -> Json | None:
-        found: Json | None = read_json(self.root / name) if (self.root / name).exists() else None
-        return found
-
-    def _write(self, name: str, value: Json) -> None:
-        write_json(self.root / name, value)
-
-    def _delete(self, name: str) -> None:
-        (self.root / name).unlink(missing_ok=True)
-
-
-class RemoteStore(Store):
-    """A store behind a URL.
-
-    Training needs a folder, so a cell is done in a local store, whose locks keep the workers of one machine apart. A
-    run folder is copied to the URL when its cell ends, well or not, and fetched by whoever needs it; records and
-    failures are written there at once. Several machines work on one URL as workers of one driver (Ray): a cell whose
-    machine is lost begins again elsewhere, while on a shared folder it goes on from its last checkpoint.
-
-    Args:
-        place: The URL, such as ``s3://bucket/bench``.
-        scratch: Local folder to work in; by default one in the system's temporary folder, the same for every process
-            of this machine, so that a model is fetched once.
-    """
-
-    def __init__(self, place: str, *, scratch: Path | None = None) -> None:
-        from fsspec.core import url_to_fs
-
-        named = hashlib.sha256(place.encode()).hexdigest()[:16]
-        super().__init__(scratch or Path(tempfile.gettempdir()) / f"indelible-bench-{named}")
-        self.place = place
-        try:
-            self.files, self.url = url_to_fs(place)
-        except (ImportError, ValueError) as error:
-            raise InputError(f"the store {place!r} cannot be opened: {error}") from error
-
-    def finished(self) -> set[str]:
-        """Return the digests of all finished cells."""
-        self.files.invalidate_cache()
-        return {Path(str(path)).stem for path in self.files.glob(f"{self.url}/{_RECORDS}/*.json")}
-
-    @contextmanager
-    def working(self, digest: str) -> Iterator[Path]:
-        """Yield a local folder with what is known of a cell; it is copied to the store at the end, well or not."""
-        folder, there = self._folder(digest), f"{self.url}/{_RUNS}/{digest}"
-        if not folder.exists():
-            self._fetch(digest)
-        try:
-            yield folder
-        finally:
-            with suppress(FileNotFoundError):
-                self.files.rm(there, recursive=True)
-            if folder.exists():
-                self.files.put(f"{folder}/", f"{there}/", recursive=True)
-
-    def reading(self, digest: str) -> Path:
-        """Return a local copy of the run folder of a finished cell."""
-        if not (self._folder(digest) / "run.json").exists():
-            self._fetch(digest)
-        return self._folder(digest)
 
     def _fetch(self, digest: str) -> None:
         """Bring a run folder here; it appears whole, so that another worker of this machine never sees half of it."""
@@ -164,15 +146,7 @@ class RemoteStore(Store):
         return found
 
     def _write(self, name: str, value: Json) -> None:
-        path = f"{self.url}/{name}"
-        self.files.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-        self.files.pipe_file(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
-
-    def _delete(self, name: str) -> None:
-        with suppress(OSError):
-            self.files.rm_file(f"{self.url}/{name}")
-
-
-def open_store(place: str | Path) -> Store:
-    """Open a store: a folder, or a URL such as ``s3://bucket/bench``."""
-    return RemoteStore(str(place)) if "://" in str(place) else Store(place)
+        write_json(self.root / name, value)
+        if self.remote:
+            self.files.makedirs(f"{self.url}/{name}".rpartition("/")[0], exist_ok=True)
+            self.files.put_file(str(self.root / name), f"{self.url}/{name}")

@@ -4,19 +4,18 @@ import argparse
 import json
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 
 import torch
 
 from indelible.base.errors import UnknownNameError
 from indelible.base.files import write_json
-from indelible.bench.cell_records import collect_results, extra_fields
+from indelible.bench.cell_records import collect_results, read_earlier
 from indelible.bench.cells import BenchCell, data_digests, plan_cells, select
 from indelible.bench.engines import LocalEngine, RayEngine
 from indelible.bench.estimate import Estimate, estimate
 from indelible.bench.preset import BenchPreset, load_preset, preset_names
-from indelible.bench.runner import Board, Engine, run_cells
-from indelible.bench.store import Store, open_store
+from indelible.bench.runner import Board, Engine, done_cells, run_cells
+from indelible.bench.store import Store
 from indelible.cli.options import emit
 from indelible.cli.terminal import LiveBoard, board_table
 from indelible.data.catalog import load
@@ -34,18 +33,18 @@ def _cells(arguments: argparse.Namespace) -> tuple[BenchPreset, list[BenchCell],
     if arguments.data is not None:
         preset = replace(preset, data=arguments.data)
     cells = select(plan_cells(preset, data_digests(preset)), arguments.only)
-    return preset, cells, open_store(arguments.store)
+    earlier = [record for path in arguments.earlier for record in read_earlier(path)]
+    return preset, cells, Store(arguments.store, earlier=earlier)
 
 
 def run_plan(arguments: argparse.Namespace) -> int:
     """List the cells of a preset, what is done, and how long the rest takes."""
     like = LocalEngine(arguments.workers)
     preset, cells, store = _cells(arguments)
-    finished = store.finished()
-    records = [record for record in map(store.record, sorted(finished)) if record is not None]
+    finished = done_cells(cells, store)
     models = {cell.digest: cell for cell in cells if cell.needs is None}
     left = [cell for cell in cells if cell.digest not in finished]
-    expected = estimate(left, models, records, threads=like.threads)
+    expected = estimate(left, models, store.records(), threads=like.threads)
     times = {digest: duration(seconds) for digest, seconds in expected.seconds.items()}
     times |= dict.fromkeys(finished, "done")
     lines = [f"{times.get(cell.digest, 'unknown'):>12}  {cell.name}" for cell in cells]
@@ -93,7 +92,7 @@ def run_run(arguments: argparse.Namespace) -> int:
             load(name)  # not here: the error says how to fetch it
     board = Board(cells)
     with LiveBoard(board, store, preset.title):
-        run_cells(board, store, _engine(arguments), device=arguments.device, more=partial(extra_fields, preset))
+        run_cells(board, store, _engine(arguments), device=arguments.device)
     if arguments.out is not None:
         write_json(arguments.out, collect_results(preset, cells, store))
     failed = {cell.name: board.errors.get(cell.digest, "") for cell in cells if board.states[cell.digest] == "failed"}
@@ -132,7 +131,7 @@ def run_status(arguments: argparse.Namespace) -> int:
 def run_results(arguments: argparse.Namespace) -> int:
     """Write the records of a preset into one JSON file."""
     preset, cells, store = _cells(arguments)
-    document = collect_results(preset, None if arguments.as_recorded else cells, store)
+    document = collect_results(preset, cells, store)
     if arguments.out is None:
         print(json.dumps(document, indent=2, allow_nan=False))
         return 0
