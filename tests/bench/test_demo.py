@@ -6,14 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indelible.bench.demo import DEMO, DemoRow, DemoSettings, run_demo
+from indelible.bench.demo import DEMO, run_demo
+from indelible.bench.preset import BenchPreset, Variant
 from indelible.report import markdown_table, write_report
 from indelible.train.run_folder import Run
 from tests.conftest import stripes
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> DemoSettings:
+def small(tmp_path: Path) -> BenchPreset:
     path = tmp_path / "bars.npz"
     train, test = stripes(160), stripes(80, seed=1)
     np.savez(
@@ -21,19 +22,20 @@ def small(tmp_path: Path) -> DemoSettings:
         y_test=test.labels.numpy(),
     )  # fmt: skip
     rows = (
-        DemoRow(name="app", method="app", settings={"rows": 8, "clean_rows": 8, "alpha": 0.5}),
-        DemoRow(name="unmarked", method=None),
+        Variant(label="app", name="app", settings={"rows": 8, "clean_rows": 8, "alpha": 0.5}, train={}),
+        Variant(label="unmarked", name="none", settings={}, train={}),
     )
     return replace(
-        DEMO, data=str(path), model="tests.conftest:TinyNet", rows=rows, attack={"epochs": 1, "batch_size": 32},
+        DEMO, data=str(path), architectures=("tests.conftest:TinyNet",), methods=rows,
+        attacks=(Variant(label="ft", name="ft", settings={"epochs": 1, "batch_size": 32}, train={}),),
         train={**DEMO.train, "epochs": 2, "batch_size": 32},
     )  # fmt: skip
 
 
 @pytest.mark.slow
-def test_runs_once_and_only_once(small: DemoSettings, tmp_path: Path) -> None:
+def test_runs_once_and_only_once(small: BenchPreset, tmp_path: Path) -> None:
     out = tmp_path / "demo"
-    folders = run_demo(out, seeds=[0, 1], settings=small, workers=2)
+    folders = run_demo(out, seeds=[0, 1], preset=small, workers=2)
     names = [folder.relative_to(out).as_posix() for folder in folders]
     assert names == [f"seed-{seed}/{name}" for seed in (0, 1) for name in ("app", "app-ft", "unmarked")]
     runs = [Run.load(folder) for folder in folders]
@@ -41,9 +43,9 @@ def test_runs_once_and_only_once(small: DemoSettings, tmp_path: Path) -> None:
     assert runs[0].record.metrics["model_digest"] != runs[3].record.metrics["model_digest"]
     assert runs[2].record.method == "none"
     stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
-    assert run_demo(out, seeds=[0, 1], settings=small, workers=1) == folders
+    assert run_demo(out, seeds=[0, 1], preset=small, workers=1) == folders
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == stamps
-    again = run_demo(tmp_path / "again", seeds=[0], settings=small, workers=1)
+    again = run_demo(tmp_path / "again", seeds=[0], preset=small, workers=1)
     digests = [Run.load(folder).record.metrics["model_digest"] for folder in again]
     assert digests == [run.record.metrics["model_digest"] for run in runs[:3]]
     assert write_report(folders, out / "report.html").stat().st_size > 10_000
@@ -51,7 +53,7 @@ def test_runs_once_and_only_once(small: DemoSettings, tmp_path: Path) -> None:
 
 
 def test_the_control_differs_from_app_in_eps_only() -> None:
-    rows = {row.name: row.settings for row in DEMO.rows}
+    rows = {row.label: row.settings for row in DEMO.methods}
     assert rows["control"] == {"eps": 0.0}
     assert rows["app"] == {}
     assert rows["vanilla"] == {}

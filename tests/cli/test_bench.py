@@ -74,7 +74,7 @@ def test_results_of_another_session_count_as_finished_and_grow(
     inline.done.clear()
 
     # A store without anything: what the file has is not done again, and nothing of it is lost.
-    go_on = [preset, "--store", tmp_path / "second", "--from", out]
+    go_on: list[str | Path] = [preset, "--store", tmp_path / "second", "--from", out]
     assert "4 cells, 2 done" in bench(capsys, "plan", *go_on)
     bench(capsys, "run", *go_on, "--only", "*/vanilla/*", "--device", "cpu")
     assert inline.done == []
@@ -87,7 +87,7 @@ def test_results_of_another_session_count_as_finished_and_grow(
     # An attack that is missing needs the weights of its model, which is recorded but not here: it is trained again.
     inline.done.clear()
     write_preset(tmp_path, extra="[attacks.gentle]\nattack = 'ft'\nlr = 0.001\nepochs = 1\n")
-    more = [*go_on[:2], tmp_path / "third", *go_on[3:], "--only", "*/vanilla/*"]
+    more: list[str | Path] = [*go_on[:2], tmp_path / "third", *go_on[3:], "--only", "*/vanilla/*"]
     assert "3 cells, 1 done" in bench(capsys, "plan", *more)
     states = json.loads(bench(capsys, "status", *more, "--json"))["states"]
     assert sorted(states.values()) == ["done", "waiting", "waiting"]

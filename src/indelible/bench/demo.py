@@ -1,8 +1,8 @@
 """The demo: the main job on the embedded data, in a few minutes on two cores.
 
-Four models of the same network on the same images: Vanilla; the control, with APP's extra watermark passes but eps 0;
-APP; and an independent model that never saw a watermark. docs/demo.md says how. The first three are fine-tuned by a
-thief on images of its own; every model is then asked for the key.
+``assets/demo.toml``, a preset, says what it makes: Vanilla, the control, APP, and an independent model without a mark,
+of the same network on the same images; docs/demo.md says how. All but the last are fine-tuned by a thief on images of
+its own; every model is then asked for the key.
 """
 
 import hashlib
@@ -10,113 +10,87 @@ import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
 from functools import partial
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from indelible.attacks import FineTuning
 from indelible.base.progress import Progress, silenced
 from indelible.bench.make_run_folder import attack_into, embed_into, judge
+from indelible.bench.preset import BenchPreset, Variant, read_preset
 from indelible.data.catalog import load
 from indelible.data.images import Shape
 from indelible.data.splits import Split
+from indelible.embedding import EMBEDDINGS
 from indelible.keys.key import Key
 from indelible.train import TrainSettings
 from indelible.train.fit import train_unmarked
 from indelible.train.run_folder import Architecture, Run
 
-
-@dataclass(frozen=True, kw_only=True)
-class DemoRow:
-    """One model of the demo: its folder, and the method with its settings; None for an unmarked model.
-
-    ``cost`` is the work relative to plain training: the costliest model starts first, so that workers end together.
-    """
-
-    name: str
-    method: str | None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    cost: float = 1.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class DemoSettings:
-    """Scale of the demo; the tests run it smaller. ``attack`` are the settings of FT."""
-
-    data: str
-    model: str
-    train: Mapping[str, Any]
-    attack: Mapping[str, Any]
-    rows: Sequence[DemoRow]
-
-
-DEMO = DemoSettings(
-    data="fashion-mini",
-    model="resnet-mini",
-    train={"epochs": 12, "batch_size": 64, "lr": 0.1, "schedule": "one-cycle", "evaluate_every": 4},
-    attack={"epochs": 15, "every": 4},
-    rows=(
-        DemoRow(name="vanilla", method="vanilla"),
-        DemoRow(name="control", method="app", settings={"eps": 0.0}, cost=1.5),
-        DemoRow(name="app", method="app", cost=2.0),
-        DemoRow(name="unmarked", method=None),
-    ),
-)
+_UNMARKED = "none"
+DEMO = read_preset("demo", (resources.files("indelible.bench") / "assets/demo.toml").read_text(encoding="utf-8"))
 
 
 def run_demo(
-    out: str | Path, *, seeds: Sequence[int] = (0,), settings: DemoSettings = DEMO, workers: int | None = None
+    out: str | Path, *, seeds: Sequence[int] = (0,), preset: BenchPreset = DEMO, workers: int | None = None
 ) -> list[Path]:
     """Run what is not there yet and return the folders of all runs, seed by seed; broken runs are continued.
 
     There are as many processes as cores, at most one a model, of one thread each, unless ``workers`` says otherwise.
     """
     place = Path(out)
-    jobs = [(place / f"seed-{seed}", seed, row) for seed in seeds for row in settings.rows]
+    jobs = [(place / f"seed-{seed}", seed, row) for seed in seeds for row in preset.methods]
     count = min(len(jobs), workers or os.cpu_count() or 1)
-    tuning = FineTuning.of(settings.attack).epochs
-    epochs = sum(settings.train["epochs"] + (tuning if row.method else 0) for _, _, row in jobs)
+    tuning = preset.attacks[0].settings["epochs"]
+    epochs = sum(preset.train["epochs"] + (tuning if row.name != _UNMARKED else 0) for _, _, row in jobs)
     with (
         Progress("demo", epochs, done=_done(place)) as bar,
         ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool,
     ):
         # Only as many as there are workers are submitted: what waits in a pool's own queue cannot be called back.
-        left = sorted(jobs, key=lambda job: -job[2].cost)
-        waiting: dict[Future[str], tuple[int, DemoRow]] = {}
+        left = sorted(jobs, key=lambda job: -_cost(job[2], preset))
+        waiting: dict[Future[str], tuple[int, Variant]] = {}
         while left or waiting:
             while left and len(waiting) < count:
                 folder, seed, row = left.pop(0)
-                waiting[pool.submit(_job, folder, seed, row, settings)] = (seed, row)
+                waiting[pool.submit(_job, folder, seed, row, preset)] = (seed, row)
             for future in wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED).done:
                 seed, row = waiting.pop(future)
-                bar.line(f"seed {seed}: {row.name}: {future.result()}")
+                bar.line(f"seed {seed}: {row.label}: {future.result()}")
             bar.advance(_done(place) - bar.done)
     folders: list[Path] = []
     for folder, _, row in jobs:
-        folders += [folder / row.name, *([folder / f"{row.name}-ft"] if row.method else [])]
+        folders += [folder / row.label, *([folder / f"{row.label}-ft"] if row.name != _UNMARKED else [])]
     return folders
+
+
+def _cost(row: Variant, preset: BenchPreset) -> float:
+    """Return the image passes of a model: the costliest starts first, so that workers end together."""
+    if row.name == _UNMARKED:
+        return 0.0
+    return EMBEDDINGS[row.name].build.of(row.settings).passes(TrainSettings().but(**preset.train), 1.0) or 0.0
 
 
 def _done(place: Path) -> int:
     return sum(len(path.read_bytes().splitlines()) for path in place.glob("seed-*/*/history.jsonl"))
 
 
-def _job(folder: Path, seed: int, row: DemoRow, settings: DemoSettings) -> str:
+def _job(folder: Path, seed: int, row: Variant, preset: BenchPreset) -> str:
     """Train one model, attack it, verify both; called in a process of its own."""
     torch.set_num_threads(1)
     with silenced():
-        model, attacked = folder / row.name, folder / f"{row.name}-ft"
+        model, attacked = folder / row.label, folder / f"{row.label}-ft"
         if not Run.finished(model):
-            _train(model, seed, row, settings)
-        before = _verdict(model, seed, settings)
-        if row.method is None:
+            _train(model, seed, row, preset)
+        before = _verdict(model, seed, preset)
+        if row.name == _UNMARKED:
             return f"p = {before['p_value']:.2g}"
         if not Run.finished(attacked):
-            attack_into(attacked, Run.load(model), "ft", scale="paper", seed=seed, device="cpu", **settings.attack)
-        return f"{_said(before)} before, {_said(_verdict(attacked, seed, settings))} after fine-tuning"
+            tuning = preset.attacks[0].settings
+            attack_into(attacked, Run.load(model), "ft", scale=preset.train_scale, seed=seed, device="cpu", **tuning)
+        return f"{_said(before)} before, {_said(_verdict(attacked, seed, preset))} after fine-tuning"
 
 
 def _said(verdict: Mapping[str, Any]) -> str:
@@ -124,34 +98,34 @@ def _said(verdict: Mapping[str, Any]) -> str:
     return f"{word} (p = {verdict['p_value']:.1g}, WSR {100 * verdict['wsr']:.1f} %)"
 
 
-def _key(seed: int, classes: int, shape: Shape, settings: DemoSettings) -> Key:
+def _key(seed: int, classes: int, shape: Shape, preset: BenchPreset) -> Key:
     # A demo that gives the same table twice needs a fixed secret; a real key draws its own.
     secret = hashlib.sha256(f"indelible demo, seed {seed}".encode()).digest()
-    return Key.create(classes=classes, shape=shape, carriers=load(settings.data)[1], secret=secret)
+    return Key.create(classes=classes, shape=shape, carriers=load(preset.data)[1], secret=secret)
 
 
-def _train(out: Path, seed: int, row: DemoRow, settings: DemoSettings) -> None:
-    how = TrainSettings().but(**settings.train)
-    if row.method is not None:
-        key = partial(_key, seed, settings=settings)
+def _train(out: Path, seed: int, row: Variant, preset: BenchPreset) -> None:
+    how = TrainSettings().but(**preset.train)
+    if row.name != _UNMARKED:
+        key = partial(_key, seed, preset=preset)
         embed_into(
-            out, data=settings.data, network=settings.model, key=key, method=row.method, scale="paper", train=how,
+            out, data=preset.data, network=preset.architectures[0], key=key, method=row.name, scale=preset.train_scale, train=how,
             seed=seed, device="cpu", **row.settings,
         )  # fmt: skip
         return
-    train, test = load(settings.data)
+    train, test = load(preset.data)
     split = Split.draw(len(train), seed=seed)
-    architecture = Architecture(name=settings.model, classes=len(train.classes), shape=train.shape)
+    architecture = Architecture(name=preset.architectures[0], classes=len(train.classes), shape=train.shape)
     # Independent: other initial weights and another order than the owner's models.
     other = seed + 1000
     model, images = architecture.build(other), train.subset(split.owner)
     done = train_unmarked(model, images, how, seed=other, test=test, folder=out, device="cpu")
-    Run.save(out, model=done.model, record=done.record, architecture=architecture, data=settings.data, split=split)
+    Run.save(out, model=done.model, record=done.record, architecture=architecture, data=preset.data, split=split)
 
 
-def _verdict(out: Path, seed: int, settings: DemoSettings) -> Mapping[str, Any]:
+def _verdict(out: Path, seed: int, preset: BenchPreset) -> Mapping[str, Any]:
     run = Run.load(out)
     if run.verdict() is None:
         # The owner's key, also for the model that carries no mark and has none of its own.
-        judge(run, _key(seed, run.architecture.classes, run.architecture.shape, settings))
+        judge(run, _key(seed, run.architecture.classes, run.architecture.shape, preset))
     return run.verdict() or {}

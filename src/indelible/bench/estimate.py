@@ -111,26 +111,54 @@ def estimate(
 
     ``models`` are all model cells of the plan, by digest.
     """
-    known = _Known(records, threads)
-    basis, seconds, unknown = dict[str, str](), dict[str, float](), dict[str, str]()
+    known = _Speeds(records, threads)
+    seconds, unknown = dict[str, float](), dict[str, str]()
     for cell in cells:
+        work = _work(cell.settings)
         try:
             size = size_of(cell.dataset)
         except InputError:
             unknown[cell.digest] = f"the data set {cell.dataset} is not here, and its size is not known"
             continue
         passes = training_passes(cell, size, models[cell.needs or cell.digest])
-        if passes is None:
-            taken = known.seconds.get((cell.architecture, cell.dataset, _work(cell.settings)))
-            if taken is None:
-                unknown[cell.digest] = f"what {_work(cell.settings)} costs is not known before a first cell is finished"
-            else:
-                seconds[cell.digest] = statistics.median(taken)
-            continue
-        rate, said = known.rate(cell, size)
-        basis.setdefault(cell.architecture, said)
-        seconds[cell.digest] = (passes + evaluation_passes(cell, size) / _FORWARD_ONLY) / rate
-    return Estimate(seconds=seconds, unknown=unknown, basis=basis, machines=sorted(known.machines))
+        if passes is not None:
+            rate = known.rate(cell.architecture, work, size.shape)
+            seconds[cell.digest] = (passes + evaluation_passes(cell, size) / _FORWARD_ONLY) / rate
+        elif taken := known.seconds.get((cell.architecture, cell.dataset, work)):
+            seconds[cell.digest] = statistics.median(taken)
+        else:
+            unknown[cell.digest] = f"what {work} costs is not known before a first cell is finished"
+    return Estimate(seconds=seconds, unknown=unknown, basis=known.basis, machines=sorted(known.machines))
+
+
+class _Speeds:
+    """Speeds and times that were measured, where they come from, and the machines that they are of."""
+
+    def __init__(self, records: Iterable[Json], threads: int | None) -> None:
+        self.threads, self.basis, self.machines = threads, dict[str, str](), set[str]()
+        self.seconds = defaultdict[tuple[str, str, str], list[float]](list)
+        self._rates = defaultdict[tuple[str, str], list[float]](list)
+        for record in records:
+            network, work, rate = record["architecture"], _work(record["settings"]), record["images_per_second"]
+            self.seconds[network, record.get("dataset", ""), work].append(record["seconds"])
+            if rate:
+                self._rates[network, work].append(rate)
+                self._rates[network, ""].append(rate)
+                self.machines.add(_machine(record.get("hardware", {})))
+
+    def rate(self, network: str, work: str, shape: Shape) -> float:
+        """Return image passes per second."""
+        found = self._rates.get((network, work)) or self._rates.get((network, ""))
+        if found is None:
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            with pinned_threads(self.threads):
+                found = [plain_rate(network, shape=shape, device=device)]
+                here = _machine(hardware(device))
+            self._rates[network, ""] = found
+            self.basis[network] = f"a step measured now: {found[0]:.0f} images/s on {here}"
+            self.machines.add(here)
+        self.basis.setdefault(network, "finished cells")
+        return statistics.median(found)
 
 
 def plain_rate(
@@ -164,39 +192,6 @@ def _machine(hardware: Json) -> str:
         return str(hardware["accelerator"])
     threads = hardware.get("threads", "some")
     return f"{threads} thread{'' if threads == 1 else 's'} of {hardware.get('processor') or 'an unknown processor'}"
-
-
-class _Known:
-    """Speeds and times that were measured, and the machines that they are of."""
-
-    def __init__(self, records: Iterable[Json], threads: int | None) -> None:
-        self.threads = threads
-        self.machines: set[str] = set()
-        self.seconds = defaultdict[tuple[str, str, str], list[float]](list)
-        self._rates = defaultdict[tuple[str, str], list[float]](list)
-        self._said: dict[str, str] = {}
-        for record in records:
-            network, work, rate = record["architecture"], _work(record["settings"]), record["images_per_second"]
-            self.seconds[network, record.get("dataset", ""), work].append(record["seconds"])
-            if rate:
-                self._rates[network, work].append(rate)
-                self._rates[network, ""].append(rate)
-                self.machines.add(_machine(record.get("hardware", {})))
-                self._said[network] = "finished cells"
-
-    def rate(self, cell: BenchCell, size: DataSize) -> tuple[float, str]:
-        """Return image passes per second of a cell, and where that comes from."""
-        network = cell.architecture
-        found = self._rates.get((network, _work(cell.settings))) or self._rates.get((network, ""))
-        if found is None:
-            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-            with pinned_threads(self.threads):
-                found = [plain_rate(network, shape=size.shape, device=device)]
-                here = _machine(hardware(device))
-            self._rates[network, ""] = found
-            self._said[network] = f"a step measured now: {found[0]:.0f} images/s on {here}"
-            self.machines.add(here)
-        return statistics.median(found), self._said[network]
 
 
 def _work(settings: Json) -> str:
