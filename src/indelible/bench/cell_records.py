@@ -1,21 +1,7 @@
-"""Do one cell and write its record; collect the records of a preset.
+"""Do one cell and write its record; collect the records of a preset. docs/benchmark.md explains a record's fields.
 
-The record is what tables and figures are made of, so it is complete without the run folder:
-
-| field | what |
-|---|---|
-| ``digest``, ``verb``, ``needs`` | which cell it is, and the model cell that it attacks |
-| ``dataset``, ``architecture``, ``kind``, ``method``, ``attack``, ``seed`` | labels; ``attack`` is null for a model |
-| ``settings``, ``inputs`` | all settings, defaults included; digests of data, key and model that went in |
-| ``measured`` | ``ba``, ``wsr``, ``p_value``, ``owned``, hits, trials, null rate; figures that an attack noted |
-| ``measured`` of a codebook | also ``table``, ``drawn``, ``counts`` and ``binding``: the picture of marks and classes |
-| ``reported`` | ``ba`` and ``wsr`` of the paper, or null |
-| ``curve``, ``history`` | rates at every strength of an attack; rates by epoch of a model |
-| ``seconds``, ``images``, ``images_per_second`` | of all sessions of the run, without evaluation |
-| ``preset``, ``title``, ``attacks`` | the preset that asked for it: while a store fills, they say what is missing |
-| ``hardware``, ``versions``, ``command`` | on what, with what, and how to do it again |
-
-Rates are fractions. Two runs of a cell differ in times, speeds, hardware and versions only.
+A record is what tables and figures are made of, so it is complete without the run folder. Two runs of a cell differ in
+times, speeds, hardware and versions only.
 """
 
 import hashlib

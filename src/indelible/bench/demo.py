@@ -109,8 +109,8 @@ def _train(out: Path, seed: int, row: Variant, preset: BenchPreset) -> None:
     if row.name != _UNMARKED:
         key = partial(_key, seed, preset=preset)
         embed_into(
-            out, data=preset.data, network=preset.architectures[0], key=key, method=row.name, scale=preset.train_scale, train=how,
-            seed=seed, device="cpu", **row.settings,
+            out, data=preset.data, network=preset.architectures[0], key=key, method=row.name, train=how, seed=seed,
+            scale=preset.train_scale, device="cpu", **row.settings,
         )  # fmt: skip
         return
     train, test = load(preset.data)

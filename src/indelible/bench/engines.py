@@ -20,7 +20,6 @@ from indelible.bench.cell_records import Outcome
 from indelible.bench.runner import Job
 
 _GRACE_SECONDS = 30.0
-_QUEUE = 100_000
 
 
 def cores() -> int:
@@ -130,8 +129,7 @@ def _work(pipe: Connection, job: Job, threads: int) -> None:
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+    if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
         os._exit(1)
 
@@ -157,6 +155,8 @@ class RayEngine:
         cpus: CPUs that a cell takes.
         threads: CPU threads of a cell; by default as many as CPUs.
     """
+
+    free = 100_000  # it takes all jobs that there are, since Ray queues them and may start machines for them
 
     def __init__(
         self, address: str | None = None, *, gpus: float | None = None, cpus: float | None = None,
@@ -190,11 +190,6 @@ class RayEngine:
         self._jobs = {}
         if self._started:
             self.ray.shutdown()
-
-    @property
-    def free(self) -> int:
-        """How many more jobs it takes: as many as there are, since Ray queues them and may start machines for them."""
-        return _QUEUE - len(self._jobs)
 
     def submit(self, job: Job) -> None:
         """Hand a job to the cluster."""

@@ -191,22 +191,14 @@ def read_results(path: str | Path) -> list[Results]:
     """
     if not is_store(path):
         return [results_of(read_json(path), str(path))]
-    presets: dict[str, list[Any]] = {}
+    presets: dict[str, dict[str, Any]] = {}
     for record in Store(path).records():
-        name = record.get("preset") if isinstance(record, Mapping) else None
-        presets.setdefault(str(name or "cells"), []).append(record)
+        name = str(record.get("preset") or "cells")
+        about = {"preset": name, "title": record.get("title"), "attacks": record.get("attacks")}
+        presets.setdefault(name, {**about, "cells": []})["cells"].append(record)
     if not presets:
         raise InputError(f"the store {path} has no finished cell yet. See the progress: indelible bench status PRESET")
-    return [
-        results_of({**_described(cells), "preset": name, "cells": cells}, f"{path}")
-        for name, cells in sorted(presets.items())
-    ]
-
-
-def _described(records: Sequence[Any]) -> Mapping[str, Any]:
-    """Return title and attacks from the first record that has them."""
-    found = (record for record in records if isinstance(record, Mapping) and "title" in record)
-    return {name: value for name, value in next(found, {}).items() if name in {"title", "attacks"}}
+    return [results_of(found, f"{path}") for _, found in sorted(presets.items())]
 
 
 def results_of(document: Any, where: str) -> Results:

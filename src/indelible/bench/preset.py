@@ -1,25 +1,4 @@
-"""A preset: one table or figure as a TOML file, from which every cell follows.
-
-| key | what |
-|---|---|
-| ``title`` | what it reproduces |
-| ``data``, ``attacker``, ``architectures``, ``seeds`` | the grid's outer axes; ``attacker`` is the attacker's share |
-| ``reported`` | table of the paper's numbers (:mod:`indelible.bench.reported`), if there is one |
-| ``curve_images`` | test images that the models of a curve are measured on; by default all |
-| ``[key]`` | settings shared by all keys |
-| ``[kinds.LABEL]`` | one kind of mark: ``kind`` (by default the label) and settings of its key |
-| ``[train]`` | ``scale`` (``cpu`` or ``paper``) and changes to its training settings |
-| ``[method]`` | settings shared by all methods |
-| ``[methods.LABEL]`` | one row: ``method`` (by default the label), its settings, changes to the training as ``train`` |
-| ``[attack]`` | settings shared by all attacks: ``protocol``, ``scale`` |
-| ``[attacks.LABEL]`` | one column: ``attack`` (by default the label) and its settings |
-
-A kind or a method may name ``seeds``, a part of the preset's; a method may name ``attacks``, labels of the columns that
-it has (``[]`` for none, as for an unmarked model). By default each has all of them.
-
-A method or attack is a registered name or ``package.module:Class``. The first comment of a file is the command that
-runs it.
-"""
+"""A preset: one table or figure as a TOML file, from which every cell follows; docs/benchmark.md explains its keys."""
 
 import tomllib
 from collections.abc import Mapping
@@ -55,7 +34,7 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchPreset:
-    """A grid of cells; the table in the module's header explains each field."""
+    """A grid of cells."""
 
     name: str
     title: str

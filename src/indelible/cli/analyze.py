@@ -26,9 +26,8 @@ def run_draw(arguments: argparse.Namespace) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Make a figure: its numbers, and its picture if it can be drawn here."""
     out: Path = arguments.out or Path("analysis") / arguments.action
-    makers = {"samples": _samples, "curves": _curves, "frontier": _frontier}
     with pinned_threads(arguments.threads):
-        result = makers.get(arguments.action, _of_models)(arguments, out)
+        result = _of_records(arguments) if "set" not in arguments else _of_models(arguments, out)
     analyze.write_analysis(out, result)  # the numbers first: without matplotlib they are there all the same
     lines, drawn = result.sentences(), can_draw()
     document = {"figure": result.figure, "folder": str(out), "sentences": lines, "drawn": drawn}
@@ -58,26 +57,22 @@ def _of_models(arguments: argparse.Namespace, out: Path) -> Analysis:
         "tsne": (analyze.TsneSettings, analyze.tsne),
         "dynamics": (analyze.DynamicsSettings, partial(analyze.dynamics, folder=out)),
     }
-    settings, make = figures[arguments.action]
     given = assignments(arguments.set)
+    if arguments.action == "samples":
+        if len(arguments.runs) != 1:
+            raise InputError(f"`indelible analyze samples` takes one run, got {len(arguments.runs)}.")
+        one = Run.load(arguments.runs[0])
+        return analyze.samples(one.key(), one.images()[2], analyze.SamplesSettings.of(given))
+    settings, make = figures[arguments.action]
     own = {name: getattr(arguments, name, None) for name in ("seed", "layer", "path", "attack")}
     own["settings"] = assignments(getattr(arguments, "attack_set", [])) or None
     chosen = settings.of({**given, **{name: value for name, value in own.items() if value is not None}})
     return make(_marked_models(arguments.runs), chosen)
 
 
-def _samples(arguments: argparse.Namespace, _out: Path) -> Analysis:
-    if len(arguments.runs) != 1:
-        raise InputError(f"`indelible analyze samples` takes one run, got {len(arguments.runs)}.")
-    one = Run.load(arguments.runs[0])
-    return analyze.samples(one.key(), one.images()[2], analyze.SamplesSettings.of(assignments(arguments.set)))
-
-
-def _curves(arguments: argparse.Namespace, _out: Path) -> Analysis:
+def _of_records(arguments: argparse.Namespace) -> Analysis:
+    """Make a figure of what a benchmark measured."""
     found = analyze.read_measurements(arguments.runs)
-    return analyze.curves(found, arguments.over, attack=arguments.attack, kind=arguments.kind)
-
-
-def _frontier(arguments: argparse.Namespace, _out: Path) -> Analysis:
-    kinds = arguments.kind.split(",") if arguments.kind else ()
-    return analyze.frontier(analyze.read_measurements(arguments.runs), attack=arguments.attack, kinds=kinds)
+    if arguments.action == "curves":
+        return analyze.curves(found, arguments.over, attack=arguments.attack, kind=arguments.kind)
+    return analyze.frontier(found, attack=arguments.attack, kinds=arguments.kind.split(",") if arguments.kind else ())

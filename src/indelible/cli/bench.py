@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections import Counter
-from dataclasses import replace
 
 import torch
 
@@ -30,8 +29,6 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 def _cells(arguments: argparse.Namespace) -> tuple[BenchPreset, list[BenchCell], Store]:
     preset = load_preset(arguments.preset)
-    if arguments.data is not None:
-        preset = replace(preset, data=arguments.data)
     cells = select(plan_cells(preset, data_digests(preset)), arguments.only)
     earlier = [record for path in arguments.earlier for record in read_earlier(path)]
     return preset, cells, Store(arguments.store, earlier=earlier)

@@ -3,7 +3,13 @@
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
 
 from indelible.base.progress import wanted
 from indelible.bench.cells import BenchCell
@@ -15,13 +21,8 @@ from indelible.report.format import ABSENT, SIGNS, duration, equation, percent, 
 from indelible.train.run_folder import Run
 from indelible.verification import Verdict
 
-if TYPE_CHECKING:
-    from rich.live import Live
-    from rich.table import Table
-
 # The first that one of the cells is in is shown.
 _SIGNS: Mapping[State, str] = {"running": "…", "failed": "failed", "elsewhere": "~", "blocked": "-", "waiting": "·"}
-_REFRESH_SECONDS = 2.0
 
 
 def describe_run(run: Run) -> str:
@@ -99,23 +100,19 @@ class LiveBoard:
     """Shows a board: a table on a terminal, a line for each finished cell elsewhere; a context manager."""
 
     def __init__(self, board: Board, store: Store, title: str) -> None:
-        self.board, self.store, self.title = board, store, title
-        self.began, self._drawn = time.monotonic(), 0.0
+        self.board, self.store, self.title, self.began = board, store, title, time.monotonic()
         self._live: Live | None = None
-        board.tell, board.tick = self._tell, self._tick
+        board.tell, board.tick = self._tell, self._draw
 
     def __enter__(self) -> Self:
         if wanted() and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.live import Live
-
             self._live = Live(console=Console(stderr=True), auto_refresh=False, vertical_overflow="visible")
             self._live.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._live is not None:
-            self._draw(self._live)
+            self._draw()
             self._live.stop()
 
     def _tell(self, cell: BenchCell, state: State) -> None:
@@ -135,24 +132,18 @@ class LiveBoard:
         verdict = verdict_note(rates.get("owned"), rates.get("p_value"))
         return f"{count}  {cell.name}: BA {percent(rates['ba'])} %, WSR {percent(rates['wsr'])} % ({verdict}); {cost}"
 
-    def _tick(self) -> None:
-        if self._live is not None and time.monotonic() - self._drawn >= _REFRESH_SECONDS:
-            self._draw(self._live)
-
-    def _draw(self, live: "Live") -> None:
-        self._drawn = time.monotonic()
-        done = f"{self.board.count('done')} of {len(self.board.cells)} cells, {duration(self._drawn - self.began)}"
+    def _draw(self) -> None:
+        if self._live is None:
+            return
+        took = duration(time.monotonic() - self.began)
         table = board_table(self.board, self.store)
-        table.title, table.caption = self.title, f"{done}\n{table.caption}"
-        live.update(table, refresh=True)
+        count = f"{self.board.count('done')} of {len(self.board.cells)} cells"
+        table.title, table.caption = self.title, f"{count}, {took}\n{table.caption}"
+        self._live.update(table, refresh=True)
 
 
-def board_table(board: Board, store: Store) -> "Table":
+def board_table(board: Board, store: Store) -> Table:
     """Return the WSR of every finished cell with its verdict, and a sign for every other; seeds show mean and count."""
-    from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
-    from rich.table import Table
-
     cells = board.cells
     attacks = list(dict.fromkeys(cell.attack for cell in cells if cell.attack is not None))
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption_justify="left", title_justify="left", caption=SIGNS)
