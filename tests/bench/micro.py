@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Self
 
@@ -145,7 +146,6 @@ class InlineEngine:
 
     def __init__(self, hook: "object | None" = None) -> None:
         self.done: list[str] = []
-        self.outcomes: list[Outcome] = []
         self.hook = hook
 
     free = 1
@@ -156,13 +156,12 @@ class InlineEngine:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: Job) -> "Future[Outcome]":
         self.done.append(job.cell.digest)
-        outcome = self.hook(job) if callable(self.hook) else None
-        if outcome is None:
-            outcome = do_cell(Store(job.store), job.cell, device="cpu")
-        self.outcomes.append(outcome)
-
-    def wait(self, seconds: float) -> list[Outcome]:
-        found, self.outcomes = self.outcomes, []
-        return found
+        future: Future[Outcome] = Future()
+        try:
+            outcome = self.hook(job) if callable(self.hook) else None
+            future.set_result(outcome or do_cell(Store(job.store), job.cell, device="cpu"))
+        except ChildProcessError as error:
+            future.set_exception(error)
+        return future

@@ -113,7 +113,11 @@ def test_a_lost_worker_is_replaced_twice_then_given_up(preset: Path, tmp_path: P
     _, cells = cells_of(preset)
     model = [cell for cell in cells if cell.method == "vanilla" and cell.attack is None]
     store = Store(tmp_path / "store")
-    lost = InlineEngine(lambda job: Outcome(digest=job.cell.digest, state="lost", error="killed"))
+
+    def always(_job: Job) -> Outcome | None:
+        raise ChildProcessError("killed")
+
+    lost = InlineEngine(always)
     board = Board(model)
     run_cells(board, store, lost)
     assert len(lost.done) == 3
@@ -122,7 +126,9 @@ def test_a_lost_worker_is_replaced_twice_then_given_up(preset: Path, tmp_path: P
 
     def once(job: Job) -> Outcome | None:
         calls.append(job.cell.digest)
-        return Outcome(digest=job.cell.digest, state="lost") if len(calls) == 1 else None
+        if len(calls) == 1:
+            raise ChildProcessError
+        return None
 
     board = Board(model)
     run_cells(board, store, InlineEngine(once), device="cpu")

@@ -30,14 +30,11 @@ _VERDICT = ("ba", "wsr", "p_value", "owned", "hits", "trials", "decoy_rate", "nu
 _CODEBOOK = ("table", "drawn", "counts", "binding")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Outcome:
     """Result of one attempt at a cell."""
 
-    digest: str  # the cell
-    # `"done"`: its record is in the store; `"busy"`: somebody else is doing it; `"failed"`; `"lost"`: the process that
-    # did it is gone
-    state: Literal["done", "busy", "failed", "lost"]
+    state: Literal["done", "busy", "failed"]  # its record is in the store; somebody else is doing it; it failed
     error: str = ""  # why it failed
 
 
@@ -45,17 +42,17 @@ def do_cell(store: Store, cell: BenchCell, *, device: str = "auto") -> Outcome:
     """Do a cell unless it is done, or another process is doing it."""
     lock = store.acquire(cell.digest)
     if lock is None:
-        return Outcome(digest=cell.digest, state="busy")
+        return Outcome("busy")
     try:
         # Asked with the lock in hand: whoever had it before may just have finished.
         if store.record(cell.digest) is None:
             _do(store, cell, device)
-        return Outcome(digest=cell.digest, state="done")
+        return Outcome("done")
     except Exception as error:  # noqa: BLE001 - whatever went wrong in a cell must not stop the others; it is recorded
         said = f"{type(error).__name__}: {error}"
         where = "" if isinstance(error, IndelibleError) else "".join(traceback.format_exception(error)[-3:])
         store.keep_failure(cell.digest, {"digest": cell.digest, "name": cell.name, "error": said, "where": where})
-        return Outcome(digest=cell.digest, state="failed", error=said)
+        return Outcome("failed", said)
     finally:
         lock.release()
 

@@ -4,10 +4,9 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
-from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from typing import Any, Self
 
 import torch
@@ -45,7 +44,7 @@ class LocalEngine:
 
     Threads are pinned: two workers of two threads each on two cores run several times slower than two of one. A process
     ends with its cell, so that what one cell has left in memory costs the next one nothing. A worker that dies (killed,
-    out of memory) costs its cell's last checkpoint interval: the cell is reported as lost. Workers end when the process
+    out of memory) costs its cell's last checkpoint interval: the cell is done again. Workers end when the process
     that started them ends, however that happens.
 
     Args:
@@ -58,30 +57,29 @@ class LocalEngine:
         if self.workers < 1 or (threads is not None and threads < 1):
             raise InputError(f"workers and threads must be positive, got {workers} and {threads}.")
         self.threads = threads or default_threads(self.workers)
-        # By number of the worker: its process, the pipe that brings its outcome, the digest of its cell.
-        self._running: dict[int, tuple[Any, Connection, str]] = {}
+        self._running: dict[int, Any] = {}  # processes, by number of the worker
+        self._waiting = ThreadPoolExecutor(self.workers)  # a thread waits for each of them
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for process, _, _ in self._running.values():
+        processes = list(self._running.values())
+        for process in processes:
             with suppress(OSError):
                 # Ask for a checkpoint: the training loop turns the first interruption into one.
                 os.kill(process.pid, signal.SIGINT)
-        for process, _, _ in self._running.values():
+        for process in processes:
             process.join(_GRACE_SECONDS)
-            if process.is_alive():
-                process.kill()
-                process.join()
-        self._running = {}
+            process.kill()
+        self._waiting.shutdown()
 
     @property
     def free(self) -> int:
         """How many more jobs it takes now."""
         return self.workers - len(self._running)
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: Job) -> "Future[Outcome]":
         """Start a worker on a job."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
@@ -97,25 +95,22 @@ class LocalEngine:
             os.environ.clear()
             os.environ.update(before)
         theirs.close()
-        self._running[number] = process, ours, job.cell.digest
+        self._running[number] = process
+        return self._waiting.submit(self._outcome, number, process, ours)
 
-    def wait(self, seconds: float) -> Sequence[Outcome]:
-        """Wait for outcomes, at most so long; return those that arrived."""
-        ready = wait([pipe for _, pipe, _ in self._running.values()], seconds)
-        outcomes = []
-        for number, (process, pipe, digest) in list(self._running.items()):
-            if pipe not in ready:
-                continue
-            del self._running[number]
-            try:
-                outcome = pipe.recv()
-            except (EOFError, OSError):
-                outcome = None
+    def _outcome(self, number: int, process: Any, pipe: Connection) -> Outcome:
+        """Wait for a worker's end."""
+        try:
+            with pipe:
+                outcome: Outcome = pipe.recv()
+        except (EOFError, OSError) as error:
             process.join()
-            pipe.close()
-            why = f"its worker ended with code {process.exitcode}"
-            outcomes.append(outcome or Outcome(digest=digest, state="lost", error=why))
-        return outcomes
+            raise ChildProcessError(f"its worker ended with code {process.exitcode}") from error
+        else:
+            process.join()
+            return outcome
+        finally:
+            del self._running[number]
 
 
 def _work(pipe: Connection, job: Job, threads: int) -> None:
@@ -168,7 +163,7 @@ class RayEngine:
             raise InputError(f"a cell needs CPUs or GPUs, got --cpus {cpus} and --gpus {gpus}.")
         self.threads = threads or max(1, int(self.cpus))
         self._task: Any = None
-        self._jobs: dict[Any, str] = {}
+        self._tasks: list[Any] = []
         self._started = False
 
     def __enter__(self) -> Self:
@@ -185,28 +180,13 @@ class RayEngine:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for reference in self._jobs:
-            self.ray.cancel(reference, force=True)
-        self._jobs = {}
+        for task in self._tasks:
+            self.ray.cancel(task, force=True)
         if self._started:
             self.ray.shutdown()
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: Job) -> "Future[Outcome]":
         """Hand a job to the cluster."""
-        self._jobs[self._task.remote(job, self.threads)] = job.cell.digest
-
-    def wait(self, seconds: float) -> Sequence[Outcome]:
-        """Wait for outcomes, at most so long; return those that arrived."""
-        if not self._jobs:
-            time.sleep(seconds)
-            return []
-        ready, _ = self.ray.wait(list(self._jobs), num_returns=1, timeout=seconds)
-        outcomes = []
-        for reference in ready:
-            digest = self._jobs.pop(reference)
-            try:
-                outcomes.append(self.ray.get(reference))
-            except self.ray.exceptions.RayError as error:
-                said = " ".join(str(error).split())[:300]
-                outcomes.append(Outcome(digest=digest, state="lost", error=said))
-        return outcomes
+        self._tasks.append(self._task.remote(job, self.threads))
+        future: Future[Outcome] = self._tasks[-1].future()
+        return future

@@ -7,6 +7,7 @@ tried again. A cell that another process is doing is waited for, and taken over 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self
 
@@ -40,11 +41,8 @@ class Engine(Protocol):
     def free(self) -> int:
         """How many more jobs it takes now."""
 
-    def submit(self, job: Job) -> None:
-        """Start a job."""
-
-    def wait(self, seconds: float) -> Sequence[Outcome]:
-        """Wait for outcomes, at most so long; return those that arrived."""
+    def submit(self, job: Job) -> "Future[Outcome]":
+        """Start a job; the future has an exception when its worker was lost."""
 
     def __enter__(self) -> Self: ...
 
@@ -118,34 +116,40 @@ def done_cells(cells: Sequence[BenchCell], store: Store) -> set[str]:
 
 def run_cells(board: Board, store: Store, engine: Engine, *, device: str = "auto") -> None:
     """Do all cells of a board that are not done yet."""
-    cells, done = {cell.digest: cell for cell in board.cells}, done_cells(board.cells, store)
+    done = done_cells(board.cells, store)
     lost: Counter[str] = Counter()
     looked = 0.0
+    futures: dict[Future[Outcome], BenchCell] = {}
     for cell in board.cells:
         board.set(cell, "done" if cell.digest in done else "waiting")
     with engine:
         while board.count("waiting", "running", "elsewhere"):
             for cell in board.ready(engine.free):
-                engine.submit(Job(store=store.place, cell=cell, device=device))
+                futures[engine.submit(Job(store=store.place, cell=cell, device=device))] = cell
                 board.set(cell, "running")
-            for outcome in engine.wait(_TICK_SECONDS if board.count("running") else _LOOK_AGAIN_SECONDS):
-                lost[outcome.digest] += outcome.state == "lost"
-                _note(board, store, cells[outcome.digest], outcome, again=lost[outcome.digest] < _ATTEMPTS)
+            if not futures:
+                time.sleep(_LOOK_AGAIN_SECONDS)
+            for future in wait(futures, _TICK_SECONDS, FIRST_COMPLETED).done:
+                cell = futures.pop(future)
+                lost[cell.digest] += future.exception() is not None
+                _note(board, store, cell, future, again=lost[cell.digest] < _ATTEMPTS)
             if time.monotonic() - looked >= _LOOK_AGAIN_SECONDS:
                 looked = time.monotonic()
                 _look_elsewhere(board, store)
             board.tick()
 
 
-def _note(board: Board, store: Store, cell: BenchCell, outcome: Outcome, *, again: bool) -> None:
+def _note(board: Board, store: Store, cell: BenchCell, future: "Future[Outcome]", *, again: bool) -> None:
     """Take an outcome in; a cell whose worker was lost is tried ``again``, or given up."""
-    if outcome.state == "lost" and not again:
-        said = f"given up after {_ATTEMPTS} attempts: {outcome.error}"
+    if (error := future.exception()) is None:
+        states: Mapping[str, State] = {"busy": "elsewhere", "done": "done", "failed": "failed"}
+        board.set(cell, states[future.result().state], future.result().error)
+    elif again:
+        board.set(cell, "waiting")
+    else:
+        said = f"given up after {_ATTEMPTS} attempts: {' '.join(str(error).split())[:300]}"
         store.keep_failure(cell.digest, {"digest": cell.digest, "name": cell.name, "error": said})
         board.set(cell, "failed", said)
-    else:
-        states: Mapping[str, State] = {"busy": "elsewhere", "lost": "waiting", "done": "done", "failed": "failed"}
-        board.set(cell, states[outcome.state], outcome.error if outcome.state == "failed" else "")
 
 
 def _look_elsewhere(board: Board, store: Store) -> None:
