@@ -3,7 +3,9 @@
 import os
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -12,11 +14,9 @@ import pytest
 from torch import Tensor
 
 from indelible.attacks.base import Removal, RemovalAttack
-from indelible.bench.cell_records import Outcome, do_cell
+from indelible.bench.cell_records import Outcome
 from indelible.bench.cells import BenchCell, data_digests, plan_cells
 from indelible.bench.preset import BenchPreset, load_preset
-from indelible.bench.runner import Job
-from indelible.bench.store import Store
 from indelible.embedding import EMBEDDINGS
 from tests.conftest import TinyNet, stripes
 
@@ -144,7 +144,7 @@ def _node() -> str:
 class InlineEngine:
     """Does cells at once, in this process; ``hook`` may answer in a worker's place."""
 
-    def __init__(self, hook: "object | None" = None) -> None:
+    def __init__(self, hook: Callable[[BenchCell], Outcome | None] | None = None) -> None:
         self.done: list[str] = []
         self.hook = hook
 
@@ -156,12 +156,13 @@ class InlineEngine:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def submit(self, job: Job) -> "Future[Outcome]":
-        self.done.append(job.cell.digest)
+    def submit(self, work: Callable[[], Outcome]) -> "Future[Outcome]":
+        assert isinstance(work, partial)
+        cell = work.args[1]
+        self.done.append(cell.digest)
         future: Future[Outcome] = Future()
         try:
-            outcome = self.hook(job) if callable(self.hook) else None
-            future.set_result(outcome or do_cell(Store(job.store), job.cell, device="cpu"))
+            future.set_result((self.hook(cell) if self.hook else None) or work())
         except ChildProcessError as error:
             future.set_exception(error)
         return future

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import binom
 
 from indelible.bench.cell_records import Outcome, collect_results, do_cell
-from indelible.bench.cells import select
-from indelible.bench.runner import Board, Job, State, run_cells
+from indelible.bench.cells import BenchCell, select
+from indelible.bench.runner import Board, State, run_cells
 from indelible.bench.store import Store
 from tests.bench.micro import InlineEngine, cells_of, write_preset
 
@@ -87,11 +87,11 @@ def test_a_failed_model_blocks_its_attacks_and_nothing_else(preset: Path, tmp_pa
     store = Store(tmp_path / "store")
     broken = next(cell for cell in cells if cell.method == "vanilla" and cell.attack is None)
 
-    def hook(job: Job) -> Outcome | None:
-        if job.cell.digest != broken.digest:
+    def hook(cell: BenchCell) -> Outcome | None:
+        if cell.digest != broken.digest:
             return None
-        spoilt = replace(job.cell, settings={**job.cell.settings, "architecture": "no-such-network"})
-        return do_cell(Store(job.store), spoilt, device="cpu")
+        spoilt = replace(cell, settings={**cell.settings, "architecture": "no-such-network"})
+        return do_cell(store, spoilt, device="cpu")
 
     board = Board(cells)
     run_cells(board, store, InlineEngine(hook), device="cpu")
@@ -114,7 +114,7 @@ def test_a_lost_worker_is_replaced_twice_then_given_up(preset: Path, tmp_path: P
     model = [cell for cell in cells if cell.method == "vanilla" and cell.attack is None]
     store = Store(tmp_path / "store")
 
-    def always(_job: Job) -> Outcome | None:
+    def always(_cell: BenchCell) -> Outcome | None:
         raise ChildProcessError("killed")
 
     lost = InlineEngine(always)
@@ -124,8 +124,8 @@ def test_a_lost_worker_is_replaced_twice_then_given_up(preset: Path, tmp_path: P
     assert board.errors[model[0].digest] == "given up after 3 attempts: killed"
     calls = []
 
-    def once(job: Job) -> Outcome | None:
-        calls.append(job.cell.digest)
+    def once(cell: BenchCell) -> Outcome | None:
+        calls.append(cell.digest)
         if len(calls) == 1:
             raise ChildProcessError
         return None

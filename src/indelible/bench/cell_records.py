@@ -38,8 +38,9 @@ class Outcome:
     error: str = ""  # why it failed
 
 
-def do_cell(store: Store, cell: BenchCell, *, device: str = "auto") -> Outcome:
-    """Do a cell unless it is done, or another process is doing it."""
+def do_cell(place: Store | str, cell: BenchCell, *, device: str = "auto") -> Outcome:
+    """Do a cell in a store unless it is done, or another process is doing it."""
+    store = Store(place) if isinstance(place, str) else place
     lock = store.acquire(cell.digest)
     if lock is None:
         return Outcome("busy")

@@ -6,18 +6,15 @@ its own; every model is then asked for the key.
 """
 
 import hashlib
-import multiprocessing
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from indelible.base.progress import Progress, silenced
+from indelible.base.progress import Progress
+from indelible.bench.engines import LocalEngine, cores
 from indelible.bench.make_run_folder import attack_into, embed_into, judge
 from indelible.bench.preset import BenchPreset, Variant, read_preset
 from indelible.data.catalog import load
@@ -42,23 +39,21 @@ def run_demo(
     """
     place = Path(out)
     jobs = [(place / f"seed-{seed}", seed, row) for seed in seeds for row in preset.methods]
-    count = min(len(jobs), workers or os.cpu_count() or 1)
     tuning = preset.attacks[0].settings["epochs"]
     epochs = sum(preset.train["epochs"] + (tuning if row.name != _UNMARKED else 0) for _, _, row in jobs)
     with (
         Progress("demo", epochs, done=_done(place)) as bar,
-        ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool,
+        LocalEngine(workers or cores(), threads=1) as engine,
     ):
-        # Only as many as there are workers are submitted: what waits in a pool's own queue cannot be called back.
         left = sorted(jobs, key=lambda job: -_cost(job[2], preset))
-        waiting: dict[Future[str], tuple[int, Variant]] = {}
+        waiting: dict[Future[str], str] = {}
         while left or waiting:
-            while left and len(waiting) < count:
+            while left and engine.free:
                 folder, seed, row = left.pop(0)
-                waiting[pool.submit(_job, folder, seed, row, preset)] = (seed, row)
+                future = engine.submit(partial(_job, folder, seed, row, preset))
+                waiting[future] = f"seed {seed}: {row.label}"
             for future in wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED).done:
-                seed, row = waiting.pop(future)
-                bar.line(f"seed {seed}: {row.label}: {future.result()}")
+                bar.line(f"{waiting.pop(future)}: {future.result()}")
             bar.advance(_done(place) - bar.done)
     folders: list[Path] = []
     for folder, _, row in jobs:
@@ -79,18 +74,16 @@ def _done(place: Path) -> int:
 
 def _job(folder: Path, seed: int, row: Variant, preset: BenchPreset) -> str:
     """Train one model, attack it, verify both; called in a process of its own."""
-    torch.set_num_threads(1)
-    with silenced():
-        model, attacked = folder / row.label, folder / f"{row.label}-ft"
-        if not Run.finished(model):
-            _train(model, seed, row, preset)
-        before = _verdict(model, seed, preset)
-        if row.name == _UNMARKED:
-            return f"p = {before['p_value']:.2g}"
-        if not Run.finished(attacked):
-            tuning = preset.attacks[0].settings
-            attack_into(attacked, Run.load(model), "ft", scale=preset.train_scale, seed=seed, device="cpu", **tuning)
-        return f"{_said(before)} before, {_said(_verdict(attacked, seed, preset))} after fine-tuning"
+    model, attacked = folder / row.label, folder / f"{row.label}-ft"
+    if not Run.finished(model):
+        _train(model, seed, row, preset)
+    before = _verdict(model, seed, preset)
+    if row.name == _UNMARKED:
+        return f"p = {before['p_value']:.2g}"
+    if not Run.finished(attacked):
+        how = {"scale": preset.train_scale, "seed": seed, "device": "cpu", **preset.attacks[0].settings}
+        attack_into(attacked, Run.load(model), "ft", **how)
+    return f"{_said(before)} before, {_said(_verdict(attacked, seed, preset))} after fine-tuning"
 
 
 def _said(verdict: Mapping[str, Any]) -> str:

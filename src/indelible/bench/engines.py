@@ -1,13 +1,14 @@
-"""Engines, which run cells: worker processes of this machine, or tasks of a Ray cluster."""
+"""Engines, which do work elsewhere: in processes of this machine, or as tasks of a Ray cluster."""
 
 import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 
@@ -15,10 +16,9 @@ from indelible.base.allocator import keep_freed_memory
 from indelible.base.errors import InputError
 from indelible.base.imports import needed
 from indelible.base.progress import silenced
-from indelible.bench.cell_records import Outcome
-from indelible.bench.runner import Job
 
 _GRACE_SECONDS = 30.0
+T = TypeVar("T")
 
 
 def cores() -> int:
@@ -79,14 +79,14 @@ class LocalEngine:
         """How many more jobs it takes now."""
         return self.workers - len(self._running)
 
-    def submit(self, job: Job) -> "Future[Outcome]":
-        """Start a worker on a job."""
+    def submit(self, work: Callable[[], T]) -> "Future[T]":
+        """Start a worker; the future has its result, or why there is none."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
         number = next(number for number in range(self.workers) if number not in self._running)
         gpus = torch.cuda.device_count()
         own = {"CUDA_VISIBLE_DEVICES": str(number % gpus)} if gpus > 1 else {}
-        process = context.Process(target=_work, args=(theirs, job, self.threads), daemon=True)
+        process = context.Process(target=_work, args=(theirs, work, self.threads), daemon=True)
         before = os.environ.copy()
         os.environ.update({**worker_environment(self.threads), **own})
         try:
@@ -96,31 +96,33 @@ class LocalEngine:
             os.environ.update(before)
         theirs.close()
         self._running[number] = process
-        return self._waiting.submit(self._outcome, number, process, ours)
+        return self._waiting.submit(self._result, number, process, ours)
 
-    def _outcome(self, number: int, process: Any, pipe: Connection) -> Outcome:
-        """Wait for a worker's end."""
+    def _result(self, number: int, process: Any, pipe: Connection) -> Any:
         try:
             with pipe:
-                outcome: Outcome = pipe.recv()
-        except (EOFError, OSError) as error:
+                result, error = pipe.recv()
+        except (EOFError, OSError):
             process.join()
-            raise ChildProcessError(f"its worker ended with code {process.exitcode}") from error
-        else:
-            process.join()
-            return outcome
-        finally:
-            del self._running[number]
+            result, error = None, ChildProcessError(f"its worker ended with code {process.exitcode}")
+        process.join()
+        del self._running[number]
+        if error is not None:
+            raise error
+        return result
 
 
-def _work(pipe: Connection, job: Job, threads: int) -> None:
-    """Do a job; the life of a local worker."""
+def _work(pipe: Connection, work: Callable[[], Any], threads: int) -> None:
+    """Live the life of a local worker."""
     # Ctrl-C in a terminal goes to a whole group of processes; the engine asks its workers itself, once.
     os.setpgid(0, 0)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     keep_freed_memory()
     with suppress(KeyboardInterrupt):
-        pipe.send(_do(job, threads))
+        try:
+            pipe.send((_do(work, threads), None))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to whoever waits for the result
+            pipe.send((None, error))
 
 
 def _end_with_parent() -> None:
@@ -129,11 +131,11 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _do(job: Job, threads: int) -> Outcome:
-    """Do a job in a worker."""
+def _do(work: Callable[[], T], threads: int) -> T:
+    """Do the work in a worker."""
     torch.set_num_threads(threads)
     with silenced():
-        return job.do()
+        return work()
 
 
 class RayEngine:
@@ -185,8 +187,8 @@ class RayEngine:
         if self._started:
             self.ray.shutdown()
 
-    def submit(self, job: Job) -> "Future[Outcome]":
-        """Hand a job to the cluster."""
-        self._tasks.append(self._task.remote(job, self.threads))
-        future: Future[Outcome] = self._tasks[-1].future()
+    def submit(self, work: Callable[[], T]) -> "Future[T]":
+        """Hand work to the cluster; the future has its result, or why there is none."""
+        self._tasks.append(self._task.remote(work, self.threads))
+        future: Future[T] = self._tasks[-1].future()
         return future

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, Protocol, Self
 
 from indelible.bench.cell_records import Outcome, do_cell
@@ -21,28 +22,15 @@ _LOOK_AGAIN_SECONDS = 2.0
 _ATTEMPTS = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """One cell for a worker, with the store's place and the device."""
-
-    store: str
-    cell: BenchCell
-    device: str
-
-    def do(self) -> Outcome:
-        """Do the cell in this process."""
-        return do_cell(Store(self.store), self.cell, device=self.device)
-
-
 class Engine(Protocol):
-    """Runs cells; to be used as a context manager."""
+    """Does work elsewhere; to be used as a context manager."""
 
     @property
     def free(self) -> int:
-        """How many more jobs it takes now."""
+        """How much more work it takes now."""
 
-    def submit(self, job: Job) -> "Future[Outcome]":
-        """Start a job; the future has an exception when its worker was lost."""
+    def submit(self, work: Callable[[], Outcome]) -> "Future[Outcome]":
+        """Start a piece of work; the future has an exception when its worker was lost."""
 
     def __enter__(self) -> Self: ...
 
@@ -125,7 +113,7 @@ def run_cells(board: Board, store: Store, engine: Engine, *, device: str = "auto
     with engine:
         while board.count("waiting", "running", "elsewhere"):
             for cell in board.ready(engine.free):
-                futures[engine.submit(Job(store=store.place, cell=cell, device=device))] = cell
+                futures[engine.submit(partial(do_cell, store.place, cell, device=device))] = cell
                 board.set(cell, "running")
             if not futures:
                 time.sleep(_LOOK_AGAIN_SECONDS)
