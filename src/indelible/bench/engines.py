@@ -99,14 +99,16 @@ class LocalEngine:
         return self._waiting.submit(self._result, number, process, ours)
 
     def _result(self, number: int, process: Any, pipe: Connection) -> Any:
+        """Wait for a worker's end."""
         try:
             with pipe:
                 result, error = pipe.recv()
         except (EOFError, OSError):
             process.join()
             result, error = None, ChildProcessError(f"its worker ended with code {process.exitcode}")
-        process.join()
-        del self._running[number]
+        finally:
+            process.join()
+            del self._running[number]
         if error is not None:
             raise error
         return result
