@@ -28,7 +28,7 @@ from indelible.report.drawing import Drawing, Ink, as_inline, percent_axis
 from indelible.report.drawing import series as draw_series
 from indelible.report.format import join_words, verdict_note
 from indelible.report.model_stages import ModelStages, run_of
-from indelible.report.page_look import drawn_by, slot_of
+from indelible.report.page_look import drawn_by
 from indelible.report.table_grid import Entry, Grid, Row
 from indelible.report.table_layouts import title_of
 
@@ -41,8 +41,6 @@ HOLLOW = "Hollow markers of WSR: the verdict does not show ownership there."
 Point = tuple[float, float]
 _WIDTH, _HEIGHT = 360 * 25.4 / 72, 250 * 25.4 / 72  # 360 points, so that one is one pixel of a 360-pixel phone
 _EDGE = 6
-_SPARK_RATES = (("wsr", "WSR"), ("ba", "BA"), ("accuracy", "held-out accuracy"))
-_SPARK_LOOKS = {"WSR": 2, "BA": 0, "held-out accuracy": 3}
 
 
 @dataclass(frozen=True)
@@ -149,34 +147,7 @@ def sparkline(curve: Any) -> "Markup | None":
     """Return the curve (``name``, ``chosen``, ``rows``) as ``<svg>``; None if there is nothing to draw."""
     rows = curve.get("rows") if isinstance(curve, Mapping) else None
     known = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, Sequence) else []
-    lines = {title: points for rate, title in _SPARK_RATES if (points := _spark_points(known, rate))}
-    if not lines:
-        return None
-    xs = [x for points in lines.values() for x, _ in points]
-    low, high = min(xs), max(xs)
-    name, chosen = str(curve.get("name", "")), curve.get("chosen")
-    ends = [f"{title} from {points[0][1]:.1f} to {points[-1][1]:.1f} %" for title, points in lines.items()]
-
-    def place(point: Point) -> str:
-        across = (point[0] - low) / (high - low) if high > low else 0.5
-        return f"{30 + 282 * across:.1f} {112 - 1.04 * point[1]:.1f}"
-
-    inside = isinstance(chosen, int | float) and low <= chosen <= high and high > low
-    return drawn_by(
-        "sparkline.svg.j2", alt=f"{join_words(ends)} over {name} {low:g} to {high:g}", name=name, low=f"{low:g}",
-        high=f"{high:g}", chosen=place((chosen, 100.0)) if inside else None,
-        lines=[(title, slot_of(_SPARK_LOOKS[title]), [*map(place, points)]) for title, points in lines.items()],
-    )  # fmt: skip
-
-
-def _spark_points(rows: Sequence[Mapping[str, Any]], rate: str) -> list[Point]:
-    """Return the points of a rate, in per cent; what is not a number is left out."""
-    found = [(row.get("value"), row.get(rate)) for row in rows]
-    return [
-        (float(x), 100.0 * min(max(float(y), 0.0), 1.0))
-        for x, y in found
-        if isinstance(x, int | float) and isinstance(y, int | float)
-    ]
+    return drawn_by("sparkline.svg.j2", curve=curve, rows=known) or None
 
 
 Attacked = tuple[ModelStages, Measurement, Measurement | None]

@@ -77,7 +77,7 @@ def drawn_by(template: str, **values: Any) -> "Markup":
     """Return the ``<svg>`` that a template draws, to be put into a page; it needs no matplotlib."""
     from markupsafe import Markup
 
-    return Markup(environment().get_template(template).render(values))  # noqa: S704 - the template escapes
+    return Markup(environment().get_template(template).render(values).strip())  # noqa: S704 - the template escapes
 
 
 def _in_order(items: Iterable[Any], attribute: str) -> list[tuple[Any, list[Any]]]:

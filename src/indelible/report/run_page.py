@@ -12,7 +12,7 @@ from indelible.bench.attack_suite import Strongest, strongest
 from indelible.report.charts import drawn, panels
 from indelible.report.drawing import COLUMN, as_inline, can_draw
 from indelible.report.figures import FIGURES
-from indelible.report.mark_galleries import galleries, pictured
+from indelible.report.mark_galleries import answers_of, caption, class_names, galleries, heat_map
 from indelible.report.model_stages import ModelStages, collect, is_marked, own_settings, run_of
 from indelible.report.outcome import outcome_of_runs
 from indelible.report.page_look import environment, flattened, text_environment
@@ -51,7 +51,10 @@ def write_report(
     page = environment().get_template("page.html.j2").render(
         title=title, outcome=outcome_of_runs(models), table=before_after(models),
         alphas=sorted({verdict["alpha"] for verdict in verdicts if verdict.get("alpha") is not None}),
-        samples=samples, galleries=galleries(models) if samples else [], books=pictured(models),
+        samples=samples, galleries=galleries(models) if samples else [],
+        books=[one for one in models if any(answers_of(stage.verdict) for stage in one.stages)],
+        columns=[None, *dict.fromkeys(stage.column for one in models for stage in one.after)],
+        answers_of=answers_of, caption=caption, class_names=class_names, heat_map=heat_map,
         drawn=drawn(panels(models)) if can_draw() else None, judged=judged,
         assumptions=assumptions.pop() if len(assumptions) == 1 else None,
         made=[_made(name, run_of(stage), samples=samples) for name, stage in stages],
