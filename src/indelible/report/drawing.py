@@ -57,10 +57,7 @@ def _drawn(drawing: Drawing, name: str, ink: Ink, **how: Any) -> bytes:
     settings = {**LOOK["matplotlib"], **colours, **(LOOK["matplotlib-small"] if drawing.small else {})}
     settings["svg.hashsalt"] = f"indelible/{name}"  # ids can be repeated
     with mpl.rc_context(settings):
-        size = (drawing.width / _INCH, drawing.height / _INCH)
-        figure = Figure(figsize=size, layout="constrained" if drawing.small else None)
-        if drawing.small:
-            figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.03, hspace=0.03)  # type: ignore[union-attr,call-arg]
+        figure = Figure(figsize=(drawing.width / _INCH, drawing.height / _INCH))
         drawing.plot(figure, ink)
         figure.savefig(file, **how)
     return file.getvalue()
@@ -110,8 +107,6 @@ def percent_axis(axes: "Axes", label: str = "") -> None:
     axes.set_ylim(0, 100)
     axes.set_yticks([0, 25, 50, 75, 100])
     axes.set_ylabel(label)
-    axes.grid(visible=True, axis="y")
-    axes.set_axisbelow(True)
 
 
 def series(
@@ -133,12 +128,6 @@ def series(
             markeredgecolor=ink[slot.name], markerfacecolor=ink["ground"],
             markersize=1.2 * line.get_markersize(), clip_on=False, zorder=3,
         )  # fmt: skip
-
-
-def legend(axes: "Axes", ink: Ink, **where: Any) -> None:
-    """Add a legend that does not hide data behind an opaque box."""
-    box = axes.legend(handlelength=2.6, borderpad=0.3, labelspacing=0.3, **where)
-    box.get_frame().set(facecolor=ink["ground"], edgecolor="none", alpha=0.8)
 
 
 def literal(text: str) -> str:

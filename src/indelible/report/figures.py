@@ -14,18 +14,7 @@ from indelible.analyze.benchmark_curves import Curves, Frontier, Line, RatePoint
 from indelible.analyze.dynamics import Dynamics
 from indelible.base.errors import InputError
 from indelible.base.files import write_bytes, write_text
-from indelible.report.drawing import (
-    COLUMN,
-    Drawing,
-    Ink,
-    as_png,
-    as_svg,
-    can_draw,
-    legend,
-    literal,
-    percent_axis,
-    series,
-)
+from indelible.report.drawing import COLUMN, Drawing, Ink, as_png, as_svg, can_draw, literal, percent_axis, series
 from indelible.report.format import verdict_sign
 from indelible.report.model_figures import batchnorm_drawing, landscape_drawing, samples_drawing, tsne_drawing
 from indelible.report.page_look import slot_of
@@ -54,7 +43,7 @@ def curves_drawing(result: Curves) -> Drawing:
         if any(mark.at is None for line in result.lines for mark in line.marks):
             below.set_xticks(range(len(named)), list(map(literal, named)))
         below.set_xlabel(result.axis)
-        legend(above, ink, loc="best")
+        above.legend()
 
     return Drawing(COLUMN, 92, plot, result.alt)
 
@@ -101,12 +90,11 @@ def dynamics_drawing(result: Dynamics) -> Drawing:
         percent_axis(middle, "BA in %")
         bottom.set(ylabel="relative distance", xlabel=f"steps of {result.settings.attack.upper()}")
         bottom.set_ylim(bottom=0)
-        bottom.grid(visible=True, axis="y")
         figure.align_ylabels([top, middle, bottom])
         handles, labels = top.get_legend_handles_labels()
         # The ring stands once, behind the models.
         once = dict(sorted(zip(labels, handles, strict=True), key=lambda pair: pair[0].startswith("verdict ")))
-        legend(top, ink, handles=list(once.values()), labels=list(once), loc="best")
+        top.legend(list(once.values()), list(once))
 
     return Drawing(COLUMN, 105, plot, result.alt)
 
@@ -128,10 +116,9 @@ def frontier_drawing(result: Frontier) -> Drawing:
         below.set_ylabel("BA in %")
         low, high = below.get_ylim()
         below.set_ylim(low - 0.35 * (high - low), high)  # room for the names
-        below.grid(visible=True, axis="y")
         below.set_xlabel("image passes relative to plain training")
         figure.align_ylabels([above, below])
-        legend(above, ink, loc="best")
+        above.legend()
 
     return Drawing(COLUMN, 100, plot, result.alt)
 

@@ -7,7 +7,7 @@ from indelible.analyze.batchnorm import Batchnorm, Channels
 from indelible.analyze.landscape import Landscape, Plane
 from indelible.analyze.mark_pictures import Samples
 from indelible.analyze.tsne import FeaturePanel, Tsne
-from indelible.report.drawing import BOTH, COLUMN, Drawing, Ink, dots, legend, literal, series
+from indelible.report.drawing import BOTH, COLUMN, Drawing, Ink, dots, literal, series
 from indelible.report.page_look import SLOTS
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def _plane(
     first, second = result.settings.axes
     half_a, half_b = (first[1] - first[0]) / 2, (second[1] - second[0]) / 2
     shown = [[100 * value for value in row] for row in values]
+    axes.grid(visible=False)
     image = axes.imshow(
         shown, origin="lower", cmap=_MAP, vmin=0, vmax=100, interpolation="none", aspect="auto",
         extent=(first[0] - half_a, first[-1] + half_a, second[0] - half_b, second[-1] + half_b),
@@ -103,8 +104,6 @@ def _channels(axes: "Axes", one: Channels, name: str, ink: Ink) -> None:
     axes.vlines(places, clean, marked, color=ink["line"], linewidth=0.7, zorder=1)
     axes.plot(places, clean, ".", color=ink["s2"], label="clean", markersize=3)
     axes.plot(places, marked, "x", color=ink["s0"], label="watermark", markersize=2.6, mew=0.8)
-    axes.grid(visible=True, axis="y")
-    axes.set_axisbelow(True)
     axes.locator_params(axis="y", nbins=4)
     axes.locator_params(axis="x", nbins=4, integer=True)
 
@@ -117,9 +116,8 @@ def _layers(axes: "Axes", result: Batchnorm, ink: Ink) -> None:
     axes.set_xlabel("BatchNorm layer")
     axes.set_ylabel("distance, relative\nto clean spread")
     axes.set_ylim(0, 1.25 * max(layer.distance for one in result.models for layer in one.layers))
-    axes.grid(visible=True, axis="y")
     axes.locator_params(axis="x", integer=True)
-    legend(axes, ink, loc="upper center", ncols=len(result.models))
+    axes.legend(loc="upper center", ncols=len(result.models))
 
 
 def tsne_drawing(result: Tsne) -> Drawing:

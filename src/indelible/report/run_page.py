@@ -9,7 +9,7 @@ from typing import Any
 from indelible.analyze.analysis import ANALYSIS, read_analysis
 from indelible.base.files import write_text
 from indelible.bench.attack_suite import Strongest, strongest
-from indelible.report.charts import drawn, panels
+from indelible.report.charts import draw, panels
 from indelible.report.drawing import COLUMN, as_inline, can_draw
 from indelible.report.figures import FIGURES
 from indelible.report.mark_galleries import answers_of, caption, class_names, galleries, heat_map
@@ -55,7 +55,7 @@ def write_report(
         books=[one for one in models if any(answers_of(stage.verdict) for stage in one.stages)],
         columns=[None, *dict.fromkeys(stage.column for one in models for stage in one.after)],
         answers_of=answers_of, caption=caption, class_names=class_names, heat_map=heat_map,
-        drawn=drawn(panels(models)) if can_draw() else None, judged=judged,
+        can_draw=can_draw(), panels=panels(models), draw=draw, judged=judged,
         assumptions=assumptions.pop() if len(assumptions) == 1 else None,
         made=[_made(name, run_of(stage), samples=samples) for name, stage in stages],
         analyses=_analyses([*runs, *analyses], samples=samples), strongest=strongest_attacks(models, ba_drop),

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.files import write_text
-from indelible.report.charts import drawn, sparkline, table_charts
+from indelible.report.charts import draw, sparkline, table_charts
 from indelible.report.drawing import can_draw
 from indelible.report.mark_galleries import answers_of, caption, heat_map
 from indelible.report.outcome import outcome_of_tables
@@ -72,10 +72,8 @@ def as_html(grids: Sequence[Grid], *, title: str | None = None) -> str:
         raise RuntimeError("templates come with the package")
     script = pages.loader.get_source(pages, "tables.js")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    panels = [table_charts(grid) if can_draw() else None for grid in grids]
     return pages.get_template("tables.html.j2").render(
-        title=title, outcome=outcome_of_tables(grids), grids=grids, charts=can_draw(),
-        panels=[drawn([panel] if panel else [], f"f{number}-") for number, panel in enumerate(panels)],
-        sparkline=sparkline, answers_of=answers_of, heat_map=heat_map, caption=caption,
-        script=Markup(script), digest=digest,  # noqa: S704 - our own script, which ships with the package
+        title=title, outcome=outcome_of_tables(grids), grids=grids, can_draw=can_draw(),
+        table_charts=table_charts, draw=draw, sparkline=sparkline, answers_of=answers_of, heat_map=heat_map,
+        caption=caption, script=Markup(script), digest=digest,  # noqa: S704 - our own script, which ships with the package
     )  # fmt: skip
