@@ -16,7 +16,7 @@ from indelible.report.mark_galleries import answers_of, caption, class_names, ga
 from indelible.report.model_stages import ModelStages, collect, is_marked, own_settings, run_of
 from indelible.report.outcome import outcome_of_runs
 from indelible.report.page_look import environment, flattened, text_environment
-from indelible.report.run_tables import before_after
+from indelible.report.run_tables import TITLES, before_after
 from indelible.train.run_folder import Run
 
 TITLE = "Watermarks before and after attack"
@@ -49,7 +49,7 @@ def write_report(
     verdicts = [stage.verdict or {} for _, stage in judged]
     assumptions = {tuple(verdict.get("assumptions") or ()) for verdict in verdicts}
     page = environment().get_template("page.html.j2").render(
-        title=title, outcome=outcome_of_runs(models), table=before_after(models),
+        title=title, outcome=outcome_of_runs(models), table=before_after(models), titles=TITLES,
         alphas=sorted({verdict["alpha"] for verdict in verdicts if verdict.get("alpha") is not None}),
         samples=samples, galleries=galleries(models) if samples else [],
         books=[one for one in models if any(answers_of(stage.verdict) for stage in one.stages)],
