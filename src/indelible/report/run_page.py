@@ -15,7 +15,7 @@ from indelible.report.figures import FIGURES
 from indelible.report.mark_galleries import answers_of, caption, class_names, galleries, heat_map
 from indelible.report.model_stages import ModelStages, collect, is_marked, own_settings, run_of
 from indelible.report.outcome import outcome_of_runs
-from indelible.report.page_look import environment, flattened, text_environment
+from indelible.report.page_look import environment, text_environment
 from indelible.report.run_tables import TITLES, before_after
 from indelible.train.run_folder import Run
 
@@ -45,36 +45,17 @@ def write_report(
         for model in models
         for stage in model.stages
     ]
-    judged = [(name, stage) for name, stage in stages if stage.verdict is not None]
-    verdicts = [stage.verdict or {} for _, stage in judged]
-    assumptions = {tuple(verdict.get("assumptions") or ()) for verdict in verdicts}
     page = environment().get_template("page.html.j2").render(
-        title=title, outcome=outcome_of_runs(models), table=before_after(models), titles=TITLES,
-        alphas=sorted({verdict["alpha"] for verdict in verdicts if verdict.get("alpha") is not None}),
+        title=title, outcome=outcome_of_runs(models), table=before_after(models), titles=TITLES, stages=stages,
         samples=samples, galleries=galleries(models) if samples else [],
         books=[one for one in models if any(answers_of(stage.verdict) for stage in one.stages)],
         columns=[None, *dict.fromkeys(stage.column for one in models for stage in one.after)],
-        answers_of=answers_of, caption=caption, class_names=class_names, heat_map=heat_map,
-        can_draw=can_draw(), panels=panels(models), draw=draw, judged=judged,
-        assumptions=assumptions.pop() if len(assumptions) == 1 else None,
-        made=[_made(name, run_of(stage), samples=samples) for name, stage in stages],
-        analyses=_analyses([*runs, *analyses], samples=samples), strongest=strongest_attacks(models, ba_drop),
-        ba_drop=ba_drop,
+        answers_of=answers_of, caption=caption, class_names=class_names, heat_map=heat_map, can_draw=can_draw(),
+        panels=panels(models), draw=draw, analyses=_analyses([*runs, *analyses], samples=samples),
+        strongest=strongest_attacks(models, ba_drop), ba_drop=ba_drop, again=again,
     )  # fmt: skip
     write_text(out, page)
     return Path(out)
-
-
-def _made(title: str, run: Run, *, samples: bool) -> Mapping[str, Any]:
-    """Return what the last section shows of a run."""
-    record = run.record
-    # The data set and the network stand above by name; the target class is part of what hiding the marks hides.
-    hidden = {"data", "model"} if samples else {"data", "model", "target"}
-    return {
-        "title": title, "run": run, "record": record, "hardware": dict(flattened(record.hardware)),
-        "inputs": {name: text for name, text in flattened(record.inputs) if name not in hidden},
-        "settings": dict(flattened(record.settings)), "again": again(run),
-    }  # fmt: skip
 
 
 def again(run: Run) -> str:
