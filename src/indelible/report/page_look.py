@@ -60,7 +60,7 @@ def environment() -> "Environment":
         "flattened": flattened, "groupby_in_order": _in_order, "number": written.plain_number, "repr": repr,
         "slot": slot_of, "tint": _tint, "unbroken": _unbroken,
     }  # fmt: skip
-    made.globals |= {"light": LIGHT, "dark": DARK, "differences": DIFFERENCES, "joint": joint}
+    made.globals |= {"light": LIGHT, "dark": DARK, "differences": DIFFERENCES, "joint": joint, "signs": written.SIGNS}
     return made
 
 
@@ -71,6 +71,11 @@ def text_environment() -> "Environment":
         autoescape=False, block_start_string="<%", block_end_string="%>", variable_start_string="<<",
         variable_end_string=">>", comment_start_string="<#", comment_end_string="#>",
     )  # fmt: skip
+
+
+def filled_lines(template: str, **values: Any) -> list[str]:
+    """Return the lines of a filled text template that are not empty."""
+    return [line for line in text_environment().get_template(template).render(values).split("\n") if line]
 
 
 def drawn_by(template: str, **values: Any) -> "Markup":

@@ -13,9 +13,8 @@ from indelible.report.charts import draw, panels
 from indelible.report.drawing import COLUMN, as_inline, can_draw
 from indelible.report.figures import FIGURES
 from indelible.report.mark_galleries import answers_of, caption, class_names, galleries, heat_map
-from indelible.report.model_stages import ModelStages, collect, is_marked, own_settings, run_of
-from indelible.report.outcome import outcome_of_runs
-from indelible.report.page_look import environment, text_environment
+from indelible.report.model_stages import ModelStages, attack_title, collect, is_marked, own_settings
+from indelible.report.page_look import environment, filled_lines, text_environment
 from indelible.report.run_tables import TITLES, before_after
 from indelible.train.run_folder import Run
 
@@ -56,6 +55,21 @@ def write_report(
     )  # fmt: skip
     write_text(out, page)
     return Path(out)
+
+
+def outcome_of_runs(models: Sequence[ModelStages]) -> str:
+    """Return the sentence for the top of a report."""
+    judged = [(model, stage) for model in models for stage in model.stages if stage.owned is not None]
+    parts = filled_lines(
+        "outcome_of_runs.txt.j2", attack_title=attack_title,
+        attacked=[(model, stage) for model, stage in judged if model.marked and stage is not model.before],
+        unattacked=[(model, stage) for model, stage in judged if model.marked and stage is model.before],
+        unmarked=[(model, stage) for model, stage in judged if not model.marked],
+    )  # fmt: skip
+    if not parts:
+        return "No model has been verified yet: run `indelible verify` on each run, then write the report again."
+    said = "; ".join(parts)
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def again(run: Run) -> str:

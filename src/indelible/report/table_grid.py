@@ -171,7 +171,7 @@ class Grid:
     columns: tuple[Column, ...]  # of numbers
     rows: tuple[Row, ...]  # in the paper's order
     measured: bool  # whether anything in it was measured
-    notes: tuple[str, ...]  # what a reader must know
+    notes: tuple[str, ...] = ()  # what a reader must know
 
     @property
     def groups(self) -> list[list[Row]]:

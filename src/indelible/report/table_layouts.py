@@ -76,10 +76,17 @@ class Condition:
 BEFORE = Condition(title="Before", attack=None)
 _AXES = {
     name: Axis(title=given["title"], field=name, order=tuple(given.get("order", ())))
-    for name, given in _FILE["axes"].items()
+    for name, given in {**_FILE["axes"], "method": {"title": "Method", "order": _FILE["methods"]}}.items()
 }
-KIND, METHOD = _AXES["kind"], replace(_AXES["method"], order=tuple(_FILE["methods"]))
-_SIX = tuple(Condition(title=name.upper(), attack=name) for name in PAPER_ATTACKS)
+KIND, METHOD = _AXES["kind"], _AXES["method"]
+
+
+def _condition(given: str | Mapping[str, Any]) -> Condition:
+    """Return the condition that an attack's name, or a file, describes."""
+    return Condition(title=short_title(given), attack=given) if isinstance(given, str) else Condition(**given)
+
+
+_SIX = tuple(map(_condition, PAPER_ATTACKS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,23 +150,13 @@ class TableRegistry(Registry[Layout]):
 TABLES = TableRegistry("table")
 
 
-def _of_file(given: Mapping[str, Any]) -> Layout:
-    """Return a table of ``tables.toml``; an empty ``summary`` there is none."""
-    read: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    if "axes" in given:
-        read["axes"] = tuple(METHOD if name == "method" else _AXES[name] for name in given["axes"])
-    if "conditions" in given:
-        six = {one.attack: one for one in _SIX}
-        read["conditions"] = tuple(
-            six[one] if isinstance(one, str) else Condition(**one) for one in given["conditions"]
-        )
-    if given.get("summary") == "":
-        read["summary"] = None
-    return Layout(**read)
-
-
 for _given in _FILE["tables"]:
-    TABLES.add(_of_file(_given))
+    _read = {name: tuple(value) if isinstance(value, list) else value for name, value in _given.items()}
+    if "axes" in _read:
+        _read["axes"] = tuple(_AXES[name] for name in _read["axes"])
+    if "conditions" in _read:
+        _read["conditions"] = tuple(_condition(one) for one in _read["conditions"])
+    TABLES.add(Layout(**{**_read, "summary": _read.get("summary", "avg_drop") or None}))  # an empty one is none
 MAIN = ("cifar10", "cifar100", "imagenet100")
 """The three main tables."""
 
@@ -190,7 +187,7 @@ def layout_for(results: Results) -> Layout:
     axes.append(replace(KIND, field="mark"))
     own = results.attacks or sorted({one.column for one in seen if one.column is not None})
     others = [name for name in own if name not in PAPER_ATTACKS]
-    conditions = (*_SIX, *(Condition(title=short_title(name), attack=name) for name in others))
+    conditions = (*_SIX, *map(_condition, others))
     counted = tuple(one for one in conditions if one.attack in own)
     note = ""
     if counted and {*own} != {*PAPER_ATTACKS}:
