@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from indelible.report.page_look import LIGHT, LOOK, slot_of
@@ -40,11 +41,7 @@ class Drawing:
 
 def can_draw() -> bool:
     """Tell whether matplotlib is installed."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        return False
-    return bool(mpl.__version__)
+    return find_spec("matplotlib") is not None
 
 
 def _drawn(drawing: Drawing, name: str, ink: Ink, **how: Any) -> bytes:
@@ -133,16 +130,3 @@ def series(
 def literal(text: str) -> str:
     """Return a user's text so that matplotlib takes no dollar in it for mathematics."""
     return text.replace("$", r"\$")
-
-
-def dots(axes: "Axes", spots: Sequence[tuple[float, float]], colour: str, size: float, span: float) -> None:
-    """Draw many round dots, ``size`` points wide, as one path: a tenth of the bytes that a marker each would take.
-
-    A dot is a stroke with round ends, a five-hundredth of ``span`` long, the extent of the axes.
-    """
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
-    corners = [point for x, y in spots for point in ((x, y), (x + span / 500, y))]
-    path = Path(corners, [Path.MOVETO, Path.LINETO] * len(spots))
-    axes.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=size, capstyle="round", snap=False))
