@@ -101,12 +101,10 @@ class Batchnorm(Analysis):
 def statistics_of(model: nn.Module, batches: Sequence[Tensor]) -> list[tuple[str, Tensor, Tensor]]:
     """Return (name, mean, variance) of every BatchNorm layer, estimated on ``batches``; ``model`` is changed."""
     estimate_statistics(model, batches)
-    found = []
-    for name, layer in _tracking(model):
-        assert layer.running_mean is not None  # noqa: S101 - for the type checker; _tracking sees to it
-        assert layer.running_var is not None  # noqa: S101 - likewise
-        found.append((name, layer.running_mean.double().cpu(), layer.running_var.double().cpu()))
-    return found
+    return [
+        (name, layer.get_buffer("running_mean").double().cpu(), layer.get_buffer("running_var").double().cpu())
+        for name, layer in _tracking(model)
+    ]
 
 
 def shift_of(name: str, clean: tuple[Tensor, Tensor], marked: tuple[Tensor, Tensor]) -> LayerShift:

@@ -192,30 +192,22 @@ def _strengths(model: ModelStages, stage: Measurement) -> list[Chart]:
 
 
 def _points(stage: Measurement, before: Measurement | None, name: str) -> tuple[Point, ...]:
-    rows = list(run_of(stage).history())
-    scale, epochs = 100.0 if name in _RATES else 1.0, _epochs(rows)
-    values = zip(epochs, [row.get(name) for row in rows], strict=True)
-    measured = {epoch: scale * value for epoch, value in values if isinstance(value, int | float)}
-    if before is not None and name in _RATES:
-        start, end = getattr(before, name), getattr(stage, name)
-        if start is not None:
-            measured = {0.0: scale * start, **measured}
-        if end is not None and epochs:
-            measured[epochs[-1]] = scale * end
-    return tuple(measured.items())
-
-
-def _epochs(rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Number the epochs through when a run has several phases, each of which counts from one."""
-    numbered: list[float] = []
+    """Return a quantity by epoch, counted through when a run has several phases, each of which counts from one."""
+    rate = name in _RATES
+    scale, measured = 100.0 if rate else 1.0, {}
+    start, end = (getattr(one, name) if rate and before is not None else None for one in (before, stage))
+    if start is not None:
+        measured[0.0] = scale * start
     passed = last = 0.0
-    for row in rows:
+    for row in run_of(stage).history():
         epoch = float(row.get("epoch", last + 1))
-        if epoch <= last:
-            passed += last
+        passed += last if epoch <= last else 0.0
         last = epoch
-        numbered.append(passed + epoch)
-    return numbered
+        if isinstance(value := row.get(name), int | float):
+            measured[passed + epoch] = scale * value
+    if end is not None and last:
+        measured[passed + last] = scale * end
+    return tuple(measured.items())
 
 
 def table_charts(grid: Grid) -> Panel | None:
@@ -264,14 +256,14 @@ def _place(grid: Grid, row: Row, attack: str) -> tuple[str, str, str]:
 
 def _looks(labels: Sequence[str]) -> dict[str, int]:
     """Give each curve a look: methods their own, others those that are left."""
-    known = {label: _LOOKS[label] for label in labels if label in _LOOKS}
-    left = (number for number in count() if number not in known.values())
-    return {label: known[label] if label in known else next(left) for label in labels}
+    left = (number for number in count() if number not in map(_LOOKS.get, labels))
+    return {label: _LOOKS[label] if label in _LOOKS else next(left) for label in labels}
 
 
 def _series(label: str, look: int, curve: Mapping[str, Entry], ticks: Sequence[str], kind: str) -> Series:
     """Return a curve of measured or reported rates; hollow where any seed's verdict does not show ownership."""
-    points, hollow = [], []
+    points: list[Point] = []
+    hollow = []
     for tick, entry in curve.items():
         ours = None if entry.measured is None else entry.measured.mean
         value = ours if kind == "measured" else entry.reported

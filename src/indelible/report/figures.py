@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indelible.analyze.analysis import Analysis
-from indelible.analyze.benchmark_curves import Curves, Frontier, Line, RatePoint, Spot
+from indelible.analyze.benchmark_curves import Curves, Frontier, Line, Spot
 from indelible.analyze.dynamics import Dynamics
 from indelible.base.errors import InputError
 from indelible.base.files import write_bytes, write_text
@@ -35,35 +35,30 @@ def curves_drawing(result: Curves) -> Drawing:
 
     def plot(figure: "mpl.Figure", ink: Ink) -> None:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.25, 1))
-        named = list(dict.fromkeys(mark.x for line in result.lines for mark in line.marks))
         for axes, rate in ((above, "wsr"), (below, "ba")):
             for number, line in enumerate(result.lines):
-                _line(axes, line, rate, number, named, ink)
+                _line(axes, line, rate, number, ink)
             percent_axis(axes, f"{rate.upper()} in %")
-        if any(mark.at is None for line in result.lines for mark in line.marks):
-            below.set_xticks(range(len(named)), list(map(literal, named)))
         below.set_xlabel(result.axis)
         above.legend()
 
     return Drawing(COLUMN, 92, plot, result.alt)
 
 
-def _line(axes: "Axes", line: Line, rate: str, number: int, named: list[str], ink: Ink) -> None:
-    def place(mark: RatePoint) -> float:
-        return float(named.index(mark.x)) if mark.at is None else mark.at
-
+def _line(axes: "Axes", line: Line, rate: str, number: int, ink: Ink) -> None:
     known = [mark for mark in line.marks if getattr(mark, rate) is not None]
-    xs, ys = [place(mark) for mark in known], [100 * getattr(mark, rate) for mark in known]
+    xs: list[Any] = [literal(mark.x) if mark.at is None else mark.at for mark in known]
+    ys = [100 * getattr(mark, rate) for mark in known]
     lost = [at for at, mark in enumerate(known) if rate == "wsr" and mark.owned < mark.verdicts]
     series(axes, xs, ys, number, ink, literal(line.label), hollow=lost)
     colour = ink[slot_of(number).name]
     bars = [100 * (getattr(mark, f"{rate}_sd") or 0.0) for mark in known]
     if any(bars):
         axes.errorbar(xs, ys, bars, fmt="none", ecolor=colour, elinewidth=0.7, capsize=1.5)
-    if rate != "wsr":
-        return
-    reported = [(place(mark), 100 * mark.reported_wsr) for mark in known if mark.reported_wsr is not None]
-    if reported:
+    reported = [
+        (x, 100 * mark.reported_wsr) for x, mark in zip(xs, known, strict=True) if mark.reported_wsr is not None
+    ]
+    if reported and rate == "wsr":
         axes.plot(
             *zip(*reported, strict=True), linestyle="none", marker="x", color=colour, markersize=5,
             label=literal(f"{line.label}, reported"),
@@ -75,26 +70,24 @@ def dynamics_drawing(result: Dynamics) -> Drawing:
 
     def plot(figure: "mpl.Figure", ink: Ink) -> None:
         top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(1.3, 1, 0.9))
-        for number, track in enumerate(result.tracks):
-            steps = [one.step for one in track.moments]
-            for axes, name, scale in ((top, "wsr", 100), (middle, "ba", 100), (bottom, "distance", 1)):
+        lost = [track.lost for track in result.tracks if track.lost is not None]
+        for axes, name, scale in ((top, "wsr", 100), (middle, "ba", 100), (bottom, "distance", 1)):
+            for number, track in enumerate(result.tracks):
+                steps = [one.step for one in track.moments]
                 values = [scale * getattr(one, name) for one in track.moments]
                 series(axes, steps, values, _TRACKS[number % len(_TRACKS)], ink, literal(track.label))
-                if (lost := track.lost) is not None:
-                    axes.plot(
-                        [lost.step], [scale * getattr(lost, name)], marker="o", markersize=8, markerfacecolor="none",
-                        markeredgecolor=ink["ink"], markeredgewidth=1.0, clip_on=False, linestyle="none",
-                        label=f"verdict stops holding (α = {result.settings.alpha:g})" if axes is top else None,
-                    )  # fmt: skip
+            if lost:
+                axes.plot(
+                    [one.step for one in lost], [scale * getattr(one, name) for one in lost], marker="o", markersize=8,
+                    markerfacecolor="none", markeredgecolor=ink["ink"], markeredgewidth=1.0, clip_on=False,
+                    linestyle="none", label=f"verdict stops holding (α = {result.settings.alpha:g})",
+                )  # fmt: skip
         percent_axis(top, "WSR in %")
         percent_axis(middle, "BA in %")
         bottom.set(ylabel="relative distance", xlabel=f"steps of {result.settings.attack.upper()}")
         bottom.set_ylim(bottom=0)
         figure.align_ylabels([top, middle, bottom])
-        handles, labels = top.get_legend_handles_labels()
-        # The ring stands once, behind the models.
-        once = dict(sorted(zip(labels, handles, strict=True), key=lambda pair: pair[0].startswith("verdict ")))
-        top.legend(list(once.values()), list(once))
+        top.legend()
 
     return Drawing(COLUMN, 105, plot, result.alt)
 

@@ -190,7 +190,8 @@ class Answers:
         """How deep the colour of each cell is, from 1 to 12; 0 for a class that was never answered."""
         counts = np.array(self.table)
         deep = np.maximum(1, np.round(12 * counts / self.carriers)).astype(int)
-        return np.where(counts > 0, deep, 0).tolist()
+        found: list[list[int]] = np.where(counts > 0, deep, 0).tolist()
+        return found
 
     @property
     def own(self) -> tuple[bool, ...]:

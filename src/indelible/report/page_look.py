@@ -58,7 +58,7 @@ def environment() -> "Environment":
     made.filters |= {name: getattr(written, name) for name in _FILTERS}
     made.filters |= {
         "flattened": flattened, "groupby_in_order": _in_order, "number": written.plain_number, "repr": repr,
-        "slot": slot_of, "tint": _tint, "unbroken": _unbroken,
+        "slot": slot_of, "unbroken": _unbroken,
     }  # fmt: skip
     made.globals |= {"light": LIGHT, "dark": DARK, "differences": DIFFERENCES, "joint": joint, "signs": written.SIGNS}
     return made
@@ -88,11 +88,6 @@ def drawn_by(template: str, **values: Any) -> "Markup":
 def _in_order(items: Iterable[Any], attribute: str) -> list[tuple[Any, list[Any]]]:
     """Group neighbours that agree in an attribute; Jinja's own filter would sort them."""
     return [(value, list(members)) for value, members in groupby(items, key=attrgetter(attribute))]
-
-
-def _tint(step: int) -> str:
-    """Return the class of a difference's colour, with a space before it; empty for none."""
-    return f" {'hi' if step > 0 else 'lo'}{abs(step)}" if step else ""
 
 
 def _unbroken(text: str) -> "Markup":

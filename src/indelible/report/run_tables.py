@@ -183,7 +183,7 @@ def suite_table(models: Sequence[ModelStages]) -> "RichTable":
     for model in models:
         stages = [model.before, *(model.by_attack.get(name) for name in names)]
         kind = "" if model.before is None else model.before.mark
-        accuracies = [percent(stage and stage.ba) for stage in stages]
+        accuracies = [percent(None if stage is None else stage.ba) for stage in stages]
         signed = [
             ABSENT if stage is None or stage.wsr is None else percent(stage.wsr) + verdict_sign([stage.owned])
             for stage in stages

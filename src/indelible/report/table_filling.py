@@ -198,12 +198,12 @@ def _best(grid: Grid) -> Grid:
     entries = {row.key: list(row.entries) for row in grid.rows}
     for group in grid.groups:
         for number, column in enumerate(grid.columns):
-            for flag, own in (("best_measured", True), ("best_reported", False)):
+            for own, change in ((True, {"best_measured": True}), (False, {"best_reported": True})):
                 values = {row.key: row.entries[number].comparable(measured=own) for row in group}
                 known = {key: value for key, value in values.items() if value is not None}
                 if column.better is not None and len(set(map(rate, known.values()))) > 1:
                     best = max(known.values()) if column.better == "higher" else min(known.values())
                     for key, value in known.items():
                         if rate(value) == rate(best):
-                            entries[key][number] = replace(entries[key][number], **{flag: True})
+                            entries[key][number] = replace(entries[key][number], **change)
     return replace(grid, rows=tuple(replace(row, entries=tuple(entries[row.key])) for row in grid.rows))

@@ -151,7 +151,7 @@ TABLES = TableRegistry("table")
 
 
 for _given in _FILE["tables"]:
-    _read = {name: tuple(value) if isinstance(value, list) else value for name, value in _given.items()}
+    _read: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in _given.items()}
     if "axes" in _read:
         _read["axes"] = tuple(_AXES[name] for name in _read["axes"])
     if "conditions" in _read:
