@@ -145,16 +145,14 @@ def _labels(wanted: Sequence[Measurement], variable: str) -> list[str]:
     for one, parts in zip(wanted, others, strict=True):
         after = f" after {one.column.upper()}" if one.column else ""
         more = [str(part) for part, differs in zip(parts, differing, strict=True) if differs]
-        made.append(", ".join([f"{_curve_method(one, variable)}{after}", *more]))
+        # Only over eps are APP and its control, which is APP with eps 0, the same curve.
+        registered, method = one.made.get("method"), one.method
+        if variable == "eps":
+            method = str(registered or method)
+        elif method == registered and one.factors.get("eps") == 0:
+            method = f"{method} (eps 0)"
+        made.append(", ".join([f"{method}{after}", *more]))
     return made
-
-
-def _curve_method(one: Measurement, variable: str) -> str:
-    """Name a method. Only over eps are APP and its control, which is APP with eps 0, the same curve."""
-    registered = one.made.get("method")
-    if variable == "eps":
-        return str(registered or one.method)
-    return f"{one.method} (eps 0)" if one.method == registered and one.factors.get("eps") == 0 else one.method
 
 
 def _is_number(value: Any) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indelible.analyze.analysis import Analysis
-from indelible.analyze.benchmark_curves import Curves, Frontier, Line, Spot
+from indelible.analyze.benchmark_curves import Curves, Frontier, Line
 from indelible.analyze.dynamics import Dynamics
 from indelible.base.errors import InputError
 from indelible.base.files import write_bytes, write_text
@@ -118,7 +118,8 @@ def frontier_drawing(result: Frontier) -> Drawing:
 
 def _spots(axes: "Axes", result: Frontier, rate: str, ink: Ink) -> None:
     known = {spot.label: number for number, spot in enumerate(result.spots)}
-    sorts = [_sort(spot) for spot in result.spots]
+    # Only APP and its controls cost more than plain training.
+    sorts = ["APP" if one.perturbed else _CONTROL if one.cost > 1.0 else _VANILLA for one in result.spots]
     for number, (spot, sort) in enumerate(zip(result.spots, sorts, strict=True)):
         look = slot_of(_OTHER if sort == _VANILLA else _APP)
         colour, named = ink[look.name], sort != _CONTROL
@@ -153,11 +154,6 @@ def _place(result: Frontier, number: int) -> float:
     cost = result.spots[number].cost
     alike = [other for other, spot in enumerate(result.spots) if spot.cost == cost]
     return cost + _ASIDE * (alike.index(number) - (len(alike) - 1) / 2)
-
-
-def _sort(spot: Spot) -> str:
-    """Name what a spot is; only APP and its controls cost more than plain training."""
-    return "APP" if spot.perturbed else _CONTROL if spot.cost > 1.0 else _VANILLA
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ of a codebook has a tile for each of its marks, all on one image, with the mark'
 
 The answers to a codebook are marks x classes: how often each mark was answered with each class. A template draws them
 as inline SVG, so that a page can hold many and needs no matplotlib. One hue that deepens with the count reads under
-every kind of colour vision and in gray; the count is written too. The secret class of a mark is outlined: solid where
-it is on top, dashed where it is not. The picture tells which mark has which class: a copy for others goes without it.
+every kind of colour vision and in gray; the count is written too.
 """
 
 import base64
@@ -36,7 +35,6 @@ from indelible.verification.statistics.codebook import codebook_scores, held_mar
 if TYPE_CHECKING:
     from markupsafe import Markup
     from PIL.Image import Image
-    from PIL.ImageDraw import ImageDraw
 
 _PICTURES, _PICTURE_SIDE = 6, 112
 _GAP, _COLUMNS, _TILE_SIDE, _LINE, _PAIRS = 2, 4, 128, 16, 8
@@ -150,16 +148,12 @@ def _tiles(images: Tensor, captions: Sequence[str], columns: int) -> "Image":
         left, top = number % columns * wide + _GAP, number // columns * high + _GAP
         whole.paste(picture, (left, top))
         if captions:
-            pen.text((left, top + height + 2), _fitted(pen, captions[number], wide - 2 * _GAP), fill="black")
+            # The default font knows Latin letters only; what does not fit is cut off.
+            text = captions[number].encode("latin-1", "replace").decode("latin-1")
+            while text and pen.textlength(text) > wide - 2 * _GAP:
+                text = text[:-1]
+            pen.text((left, top + height + 2), text, fill="black")
     return whole
-
-
-def _fitted(pen: "ImageDraw", text: str, room: int) -> str:
-    """Shorten ``text`` until it fits; the default font knows Latin letters only."""
-    plain = text.encode("latin-1", "replace").decode("latin-1")
-    while plain and pen.textlength(plain) > room:
-        plain = plain[:-1]
-    return plain
 
 
 def write_contact_sheet(key: Key, carriers: Data, path: str | Path) -> None:

@@ -45,7 +45,8 @@ class ModelStages:
     def by_attack(self) -> Mapping[str, Measurement]:
         """The stage after each attack, the paper's first; of several runs of one attack the last."""
         found = {str(stage.attack): stage for stage in self.after}
-        return {name: found[name] for name in sorted(found, key=_paper_first)}
+        first = [name for name in PAPER_ATTACKS if name in found]
+        return {name: found[name] for name in dict.fromkeys([*first, *found])}
 
     @property
     def avg_drop(self) -> float | None:
@@ -58,10 +59,6 @@ class ModelStages:
         kind = "" if self.before is None else self.before.mark
         after = {name: _rates(stage) for name, stage in self.by_attack.items()}
         return {"label": self.label, "kind": kind, **_rates(self.before), "avg_drop": self.avg_drop, "after": after}
-
-
-def _paper_first(name: str) -> int:
-    return PAPER_ATTACKS.index(name) if name in PAPER_ATTACKS else len(PAPER_ATTACKS)
 
 
 def _rates(stage: Measurement | None) -> dict[str, Any]:

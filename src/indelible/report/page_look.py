@@ -3,11 +3,9 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +55,7 @@ def environment() -> "Environment":
     )  # fmt: skip
     made.filters |= {name: getattr(written, name) for name in _FILTERS}
     made.filters |= {
-        "flattened": flattened, "groupby_in_order": _in_order, "number": written.plain_number, "repr": repr,
-        "slot": slot_of, "unbroken": _unbroken,
+        "flattened": flattened, "number": written.plain_number, "repr": repr, "slot": slot_of, "unbroken": _unbroken,
     }  # fmt: skip
     made.globals |= {"light": LIGHT, "dark": DARK, "differences": DIFFERENCES, "joint": joint, "signs": written.SIGNS}
     return made
@@ -83,11 +80,6 @@ def drawn_by(template: str, **values: Any) -> "Markup":
     from markupsafe import Markup
 
     return Markup(environment().get_template(template).render(values).strip())  # noqa: S704 - the template escapes
-
-
-def _in_order(items: Iterable[Any], attribute: str) -> list[tuple[Any, list[Any]]]:
-    """Group neighbours that agree in an attribute; Jinja's own filter would sort them."""
-    return [(value, list(members)) for value, members in groupby(items, key=attrgetter(attribute))]
 
 
 def _unbroken(text: str) -> "Markup":

@@ -1,13 +1,7 @@
 """Filled tables as documents: Markdown, LaTeX, and one self-contained HTML page with the details of each cell.
 
-| form | a measured cell |
-|---|---|
-| Markdown | measured ± sd, verdict, (reported, difference) |
-| LaTeX | a line each for measured ± sd with the sign of its verdict, largest p-value, reported, difference |
-| HTML | as in Markdown; behind it the numbers by seed, curve, settings and the command to run it again |
-
-Of several seeds the verdict says how many are owned, and the largest p-value. The HTML page loads nothing: its one
-script is in it, and the page's policy admits that script by its digest and no other.
+Their templates say what stands in a cell. The HTML page loads nothing: its one script is in it, and the page's policy
+admits that script by its digest and no other.
 """
 
 import base64

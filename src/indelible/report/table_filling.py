@@ -1,14 +1,7 @@
 """A layout filled with measurements: means over seeds, summaries of rows, differences from the paper, the best.
 
-| quantity | of | formula |
-|---|---|---|
-| mean, sd | the seeds of a cell | arithmetic mean; sample standard deviation (n - 1), from two seeds on |
-| AvgDrop | each seed that has all attacks | rate before minus the mean rate after; then mean and sd over seeds |
-| difference | a cell | measured mean minus reported |
-| best | a column within its group | highest rate, lowest AvgDrop, as printed: what looks equal is equal |
-
-A preset of one's own is summed up over its own attacks. While attacks are missing, a summary is taken over those that
-exist, is marked as such, and is not compared.
+docs/reports.md has the formulas. A preset of one's own is summed up over its own attacks. While attacks are missing, a
+summary is taken over those that exist, is marked as such, and is not compared.
 """
 
 from collections.abc import Iterator, Sequence
@@ -198,12 +191,14 @@ def _best(grid: Grid) -> Grid:
     entries = {row.key: list(row.entries) for row in grid.rows}
     for group in grid.groups:
         for number, column in enumerate(grid.columns):
-            for own, change in ((True, {"best_measured": True}), (False, {"best_reported": True})):
+            for own in (True, False):
                 values = {row.key: row.entries[number].comparable(measured=own) for row in group}
                 known = {key: value for key, value in values.items() if value is not None}
                 if column.better is not None and len(set(map(rate, known.values()))) > 1:
                     best = max(known.values()) if column.better == "higher" else min(known.values())
                     for key, value in known.items():
                         if rate(value) == rate(best):
-                            entries[key][number] = replace(entries[key][number], **change)
+                            entry = entries[key][number]
+                            marked = replace(entry, best_measured=True) if own else replace(entry, best_reported=True)
+                            entries[key][number] = marked
     return replace(grid, rows=tuple(replace(row, entries=tuple(entries[row.key])) for row in grid.rows))

@@ -14,7 +14,7 @@ results of the presets that it names. An installed package names its layouts as 
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -161,22 +161,21 @@ MAIN = ("cifar10", "cifar100", "imagenet100")
 """The three main tables."""
 
 
-def _tells_apart(layout: Layout, measurements: Iterable[Measurement]) -> bool:
-    """Tell whether no two cells of a seed would fall into one place, and any has a place at all."""
-    places = [
-        (tuple(one.value(axis.field) for axis in layout.axes), one.column, one.seed)
-        for one in measurements
-        if layout.admits(one)
-    ]
-    return len(set(places)) == len(places) > 0
-
-
 def layout_for(results: Results) -> Layout:
     """Return the table that a preset fills; for one that the paper has not, the main layout on what was measured."""
     preset, seen = results.preset, results.measurements
     known = next((layout for layout in reversed(TABLES.entries()) if preset in layout.presets), None)
-    if known is not None and _tells_apart(known, seen):
-        return replace(known, name=preset, title=f"{known.title}: {preset}" if preset != known.name else known.title)
+    if known is not None:
+        places = [
+            (tuple(one.value(axis.field) for axis in known.axes), one.column, one.seed)
+            for one in seen
+            if known.admits(one)
+        ]
+        # Any cell has a place in it, and no two cells of a seed fall into one.
+        if len(set(places)) == len(places) > 0:
+            return replace(
+                known, name=preset, title=f"{known.title}: {preset}" if preset != known.name else known.title
+            )
     datasets = sorted({one.dataset for one in seen})
     axes = [
         Axis(title=title, field=name)
