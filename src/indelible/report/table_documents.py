@@ -7,6 +7,7 @@ admits that script by its digest and no other.
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,8 @@ def write_tables(grids: Sequence[Grid], out: str | Path, *, form: str = "html", 
         raise UnknownNameError("format", form, FORMATS)
     if not grids:
         raise InputError("there is no table to write: the results hold nothing that fits one.")
-    if form == "html":
-        text = as_html(grids, title=title)
-    else:
-        text = as_markdown(grids) if form == "markdown" else as_latex(grids)
-    write_text(out, text)
+    forms = {"html": partial(as_html, title=title), "markdown": as_markdown, "latex": as_latex}
+    write_text(out, forms[form](grids))
     return Path(out)
 
 
@@ -61,12 +59,9 @@ def as_html(grids: Sequence[Grid], *, title: str | None = None) -> str:
     """Return the tables as one HTML page."""
     from markupsafe import Markup
 
-    pages = environment()
-    if pages.loader is None:
-        raise RuntimeError("templates come with the package")
-    script = pages.loader.get_source(pages, "tables.js")[0]
+    script = Path(__file__).with_name("templates").joinpath("tables.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return pages.get_template("tables.html.j2").render(
+    return environment().get_template("tables.html.j2").render(
         title=title, outcome=outcome_of_tables(grids), grids=grids, can_draw=can_draw(),
         table_charts=table_charts, draw=draw, sparkline=sparkline, answers_of=answers_of, heat_map=heat_map,
         caption=caption, script=Markup(script), digest=digest,  # noqa: S704 - our own script, which ships with the package
