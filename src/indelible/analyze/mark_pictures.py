@@ -16,6 +16,7 @@ give the marks away: keep the figure as you keep the key.
 
 import base64
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -125,22 +126,15 @@ def _marks(key: Key, settings: SamplesSettings) -> Iterator[tuple[str, str, Key]
     yield "kind", "content", plain
     yield "kind", "noise", replace(plain, kind="noise")
     yield "kind", "unrelated", other
-    fitting = [size for size in settings.sizes if _fits(plain, size)]
+    fitting = []
+    for size in settings.sizes:
+        with suppress(InputError):  # marks that do not fit the images are left out
+            fitting.append(("size", f"{size:g}×", replace(plain, size=size)))
     if settings.sizes and not fitting:
         raise InputError(f"no mark of the sizes {settings.sizes} fits images of {key.shape}. Choose smaller sizes.")
-    for size in fitting:
-        yield "size", f"{size:g}×", replace(plain, size=size)
+    yield from fitting
     for value in settings.transparencies:
         yield "transparency", f"{100 * value:g} %", replace(plain, transparency=value)
-
-
-def _fits(key: Key, size: float) -> bool:
-    """Tell whether a content mark of that size fits the images: those that do not are left out."""
-    try:
-        replace(key, size=size)
-    except InputError:
-        return False
-    return True
 
 
 def _picture(row: str, title: str, image: Tensor, original: Tensor, key: Key | None = None) -> Picture:

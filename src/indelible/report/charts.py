@@ -132,9 +132,7 @@ def draw(chart: Chart, name: str) -> "Markup":
 
 def sparkline(curve: Any) -> "Markup | None":
     """Return the curve (``name``, ``chosen``, ``rows``) as ``<svg>``; None if there is nothing to draw."""
-    rows = curve.get("rows") if isinstance(curve, Mapping) else None
-    known = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, Sequence) else []
-    return drawn_by("sparkline.svg.j2", curve=curve, rows=known) or None
+    return drawn_by("sparkline.svg.j2", curve=curve) or None
 
 
 def panels(models: Sequence[ModelStages]) -> list[Panel]:

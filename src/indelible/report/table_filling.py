@@ -7,7 +7,6 @@ summary is taken over those that exist, is marked as such, and is not compared.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Literal
 
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.bench.measurement import Measurement, Results
@@ -107,18 +106,17 @@ def _by_row(layout: Layout, measurements: Sequence[Measurement]) -> dict[RowKey,
 def _columns(layout: Layout, measure: Measure) -> list[Column]:
     before: tuple[Measure, ...] = ("ba", "wsr") if measure == "wsr" else ("ba",)
     # That an attack leaves BA high is good for the thief: no number of that table is best but the first.
-    better: Literal["higher"] | None = "higher" if measure == "wsr" else None
+    high = True if measure == "wsr" else None
     columns = [
-        Column(group="Before", title=name.upper(), measure=name, condition=BEFORE, better="higher") for name in before
+        Column(group="Before", title=name.upper(), measure=name, condition=BEFORE, high_is_best=True) for name in before
     ]
     columns += [
-        Column(group="After", title=condition.title, measure=measure, condition=condition, better=better)
+        Column(group="After", title=condition.title, measure=measure, condition=condition, high_is_best=high)
         for condition in layout.conditions
     ]
     if layout.summary is not None:
-        best: Literal["higher", "lower"] = "lower" if layout.summary == "avg_drop" else "higher"
-        title = _SUMMARY_TITLES[layout.summary]
-        columns.append(Column(group="", title=title, measure=measure, condition=None, better=better and best))
+        title, best = _SUMMARY_TITLES[layout.summary], high and layout.summary == "avg"
+        columns.append(Column(group="", title=title, measure=measure, condition=None, high_is_best=best))
     return columns
 
 
@@ -194,8 +192,8 @@ def _best(grid: Grid) -> Grid:
             for own in (True, False):
                 values = {row.key: row.entries[number].comparable(measured=own) for row in group}
                 known = {key: value for key, value in values.items() if value is not None}
-                if column.better is not None and len(set(map(rate, known.values()))) > 1:
-                    best = max(known.values()) if column.better == "higher" else min(known.values())
+                if column.high_is_best is not None and len(set(map(rate, known.values()))) > 1:
+                    best = max(known.values()) if column.high_is_best else min(known.values())
                     for key, value in known.items():
                         if rate(value) == rate(best):
                             entry = entries[key][number]

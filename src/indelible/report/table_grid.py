@@ -50,7 +50,7 @@ class Column:
     measure: Measure
     condition: Condition | None
     """None for the summary."""
-    better: Literal["higher", "lower"] | None
+    high_is_best: bool | None  # None where no number is best
 
     @property
     def heading(self) -> str:
