@@ -18,8 +18,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from indelible.analyze.analysis import Analysis, write_analysis
+from indelible.analyze.analysis import Analysis
 from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.files import write_bytes, write_json, write_text
 from indelible.bench.measurement import Measurement, read_measurements
 from indelible.embedding.app import AdversarialPerturbation
 from indelible.report.drawing import COLUMN, Drawing, Ink, as_png, as_svg, literal, percent_axis
@@ -248,9 +249,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = options.parse_args(argv)
     kinds = arguments.kind.split(",") if arguments.kind else ()
     made = frontier(read_measurements(arguments.records), attack=arguments.attack, kinds=kinds)
-    picture, folder = frontier_drawing(made), write_analysis(arguments.out, made)
-    (folder / "figure.png").write_bytes(as_png(picture))
-    (folder / "figure.svg").write_text(as_svg(picture), encoding="utf-8")
+    picture, folder = frontier_drawing(made), arguments.out
+    write_json(folder / "frontier.json", made.to_json())
+    write_bytes(folder / "figure.png", as_png(picture))
+    write_text(folder / "figure.svg", as_svg(picture))
     print("\n".join(made.sentences()))
 
 

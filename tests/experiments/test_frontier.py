@@ -104,5 +104,5 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     records.write_text(json.dumps({"cells": CELLS}))
     main([str(records), "--out", str(out), "--kind", "content,noise"])
     assert "exact: 2.00 x plain training" in capsys.readouterr().out
-    assert (out / "analysis.json").is_file()
+    assert (out / "frontier.json").is_file()
     assert (out / "figure.png").read_bytes().startswith(b"\x89PNG")

@@ -7,7 +7,6 @@ admits that script by its digest and no other.
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +39,11 @@ def write_tables(grids: Sequence[Grid], out: str | Path, *, form: str = "html", 
         raise UnknownNameError("format", form, FORMATS)
     if not grids:
         raise InputError("there is no table to write: the results hold nothing that fits one.")
-    forms = {"html": partial(as_html, title=title), "markdown": as_markdown, "latex": as_latex}
-    write_text(out, forms[form](grids))
+    if form == "html":
+        text = as_html(grids, title=title)
+    else:
+        text = as_markdown(grids) if form == "markdown" else as_latex(grids)
+    write_text(out, text)
     return Path(out)
 
 
