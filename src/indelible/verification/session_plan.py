@@ -32,8 +32,9 @@ from indelible.base.checks import check_settings
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.records import JsonFields
 from indelible.keys.key import Key
+from indelible.verification.findings import MISS_SHARE
 from indelible.verification.planner import codebook_plan, codebook_power, needed_hits, plan, power_of
-from indelible.verification.procedures import MISS_SHARE, procedure_for
+from indelible.verification.procedures import procedure_for
 from indelible.verification.statistics.exact_tests import FLOOR, binomial_tail, keyed_rate
 from indelible.verification.statistics.sequential import log_e_value
 from indelible.verification.suspect_queries import DECOYS

@@ -11,9 +11,10 @@ from indelible.data.augment import Normalization
 from indelible.data.convert import as_data
 from indelible.data.images import Data
 from indelible.keys.key import FRESH, Key, WatermarkSamples
-from indelible.verification.procedures import Procedure, procedure_for
+from indelible.verification.findings import Finding
+from indelible.verification.procedures import procedure_for
 from indelible.verification.statistics.exact_tests import holm
-from indelible.verification.suspect_queries import Finding, SuspectQueries, asked_samples
+from indelible.verification.suspect_queries import SuspectQueries, asked_samples
 from indelible.verification.suspects import as_suspect
 
 _ANSWERS = {
@@ -161,12 +162,12 @@ def verify(
     if embedded is not None and key.labels in FRESH:
         wsr_embedded = asked.hits(embedded) / len(embedded)
     owned, binding = found.p_value <= alpha, _binding(key, images)
-    counted = {one.name: getattr(found, one.name) for one in fields(found) if one.name != "assumptions"}
+    counted = {one.name: getattr(found, one.name) for one in fields(found) if one.name not in {"assumptions", "note"}}
     return Verdict(
         **counted, owned=owned, wsr=found.hits / found.trials, alpha=alpha, queries=asked.queries,
         test=procedure.title, procedure=procedure.name, labels=key.labels, ba=ba, wsr_embedded=wsr_embedded,
         binding=binding, key=key.digest, assumptions=_assumptions(key, found, binding),
-        sentence=_sentence(owned, found, procedure, key),
+        sentence=_sentence(owned, found, key),
     )  # fmt: skip
 
 
@@ -221,21 +222,13 @@ def _assumptions(key: Key, found: Finding, binding: str) -> tuple[str, ...]:
     return common
 
 
-def _sentence(owned: bool, found: Finding, procedure: Procedure, key: Key) -> str:
+def _sentence(owned: bool, found: Finding, key: Key) -> str:
     what, stranger = "watermark", "A model that never saw the key"
     if key.fingerprint is not None:
         what, stranger = "fingerprint", "An independent model that is like the reference models"
     chance = f"{stranger} does as well with probability at most {found.p_value:.1g}"
     if found.p_value >= 0.5:
         chance = f"{stranger} may do as well more than 50 % of the time"
-    note = "" if found.null_rate is None else f" (chance of a hit at most {found.null_rate:.3f})"
-    if "rareness" in found.counts:
-        note = f" (chance of a hit at most {found.null_rate:.3f}; rareness {found.counts['rareness']:.0f} bits)"
-    if procedure.name == "decoys":
-        note = f" (its rank among {found.decoys} decoy keys)"
-    if procedure.name == "references":
-        models = found.counts["references"]
-        note = f" (chance of a hit taken to be at most {found.null_rate:.3f}; reference models: {models})"
     if key.labels == "codebook":
         marks, copies = f"{found.counts['marks']:.0f}", ""
         if found.counts["marks"] < (key.marks or 0):
@@ -245,8 +238,8 @@ def _sentence(owned: bool, found: Finding, procedure: Procedure, key: Key) -> st
             f"({found.hits} of {found.trials} answers). {chance}."
         )
     else:
-        answer = _ANSWERS[key.labels]
-        counted = f"{found.hits} of {found.trials} samples of the key were answered with {answer}. {chance}{note}."
+        counted = f"{found.hits} of {found.trials} samples of the key were answered with {_ANSWERS[key.labels]}. "
+        counted += f"{chance}{found.note}."
     if not owned:
         return f"Not shown to be derived from the owner's model: {counted} That does not prove that it is independent."
     free = _free_choice(key)
