@@ -123,9 +123,10 @@ def _verdict(
     note = "" if found.null_rate is None else hit_note(found.null_rate)
     public = " The marks are the paper's public ones: this carries no weight against forgery." if literal else ""
     return {
-        "test": test, "alpha": alpha, "hits": found.hits, "trials": found.trials, "wsr": found.hits / found.trials if found.trials else 0.0,
-        "decoy_rate": found.decoy_rate, "null_rate": found.null_rate, "p_value": found.p_value, "owned": owned,
-        "queries": queries, **more, "sentence": f"{said}: {_SAYS[test].format(found, note)}{public}",
+        "test": test, "alpha": alpha, "hits": found.hits, "trials": found.trials,
+        "wsr": found.hits / found.trials if found.trials else 0.0, "decoy_rate": found.decoy_rate,
+        "null_rate": found.null_rate, "p_value": found.p_value, "owned": owned, "queries": queries, **more,
+        "sentence": f"{said}: {_SAYS[test].format(found, note)}{public}",
     }  # fmt: skip
 
 

@@ -98,9 +98,14 @@ def _labels(output: np.ndarray[Any, np.dtype[Any]], classes: int, first: int) ->
             f"the answer to query {first + number} is the single number {output[number]:g}: neither a label (a whole "
             f"number, 0..{classes - 1}) nor one score for each of {classes} classes."
         )
-    for number in ((output < 0) | (output >= classes)).nonzero()[0][:1].tolist():
+    return known_labels(output, classes, first)
+
+
+def known_labels(labels: np.ndarray[Any, np.dtype[Any]], classes: int, first: int) -> Tensor:
+    """Return whole numbers as labels (int64, (N,)); refuse one that is no class of the key."""
+    for number in ((labels < 0) | (labels >= classes)).nonzero()[0][:1].tolist():
         raise BadAnswerError(
-            f"the suspect answered class {output[number]:g} to query {first + number}, but the key knows "
+            f"the suspect answered class {labels[number]:g} to query {first + number}, but the key knows "
             f"0..{classes - 1}. It is a model of another task, or its classes are numbered otherwise."
         )
-    return torch.from_numpy(output.astype(np.int64))
+    return torch.from_numpy(labels.astype(np.int64))
