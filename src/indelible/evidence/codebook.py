@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from indelible.base.errors import InputError
+from indelible.base.files import canonical_json
 from indelible.data.convert import as_data
 from indelible.data.digests import image_digests
 from indelible.data.images import Data
@@ -42,17 +43,18 @@ _MARK = {"index": int, "seed": Hash, "path": list[Hash]}
 _IMAGE = {"row": int, "image": Hash, "true": int | None, "salt": Hash | None, "path": list[Hash]}
 
 
-def codebook_statement(key: Key, carriers: Any, samples: int | None) -> dict[str, Any]:
-    """Return what a commitment says of a codebook beside its marks; ``samples`` is of all marks together."""
+def statement(key: Key, carriers: Any, samples: int | None) -> tuple[Sequence[bytes], dict[str, Any]]:
+    """Return the leaves of a commitment, and what it says of them; ``samples`` is of all marks together."""
     marks, source, count = key.marks or 0, _source(key), None
     each = derived.most_carriers(key.shape, marks) if samples is None else samples // marks
     if each < 1:
         raise InputError(f"a codebook of {marks} marks asks every mark: at least {marks} samples, got {samples}.")
     if source == SET_ASIDE:
-        count = len(claim_carriers(source, key, carriers))
+        count = len(_claim_carriers(source, key, carriers))
     elif key.pool is not None:
         count = math.prod(key.pool.shape[:2])
-    return {**_key_hashes(key), "each": each, "carriers": source, "count": count}
+    about = {**_key_hashes(key), "each": each, "carriers": source, "count": count}
+    return derived.mark_leaves(key.secret, marks), {"codebook": about}
 
 
 def _shown_keys(key: Key) -> dict[str, bytes]:
@@ -64,7 +66,7 @@ def _key_hashes(key: Key) -> dict[str, str]:
     return {name: hashlib.sha256(value).hexdigest() for name, value in _shown_keys(key).items()}
 
 
-def claim_carriers(source: str, key: Key, carriers: Any) -> Data:
+def _claim_carriers(source: str, key: Key, carriers: Any) -> Data:
     """Return the images that a claim is made on; refuse others than those set aside, if any were."""
     data = as_data(carriers, classes=key.classes)
     if source == SET_ASIDE and not key.is_bound_to(data):
@@ -76,46 +78,48 @@ def claim_carriers(source: str, key: Key, carriers: Any) -> Data:
     return data
 
 
-def open_marks(
-    about: Mapping[str, Any], key: Key, data: Data, numbers: Sequence[int]
-) -> tuple[Questions, dict[str, Any], dict[str, Tensor]]:
-    """Open the marks ``numbers`` on the images of :func:`claim_carriers`.
+def material(stated: "Commitment", key: Key, carriers: Any) -> tuple[Data, str | None]:
+    """Return the images that a claim is made on, and the digest of those that an auditor brings."""
+    source = (stated.codebook or {})["carriers"]
+    data = _claim_carriers(source, key, carriers)
+    if source != AUDITOR:
+        return data, None
+    held = data.gather(torch.arange(len(data)))
+    return data, hashlib.sha256(canonical_json([image_digests(held.images.cpu()), held.labels.tolist()])).hexdigest()
 
-    Returns what is asked, what the claim shows of it, and the images of the bundle.
-    """
-    marks, own_images = key.marks or 0, about["carriers"] == NO_CARRIERS
-    count = about["count"] if own_images else len(data)
-    each = _asked_each(about, marks, count)
-    whole = key.samples(data, purpose="verify", count=each * marks)
-    samples = whole.subset(torch.cat([torch.arange(number * each, (number + 1) * each) for number in numbers]))
+
+def opened(
+    stated: "Commitment", key: Key, data: Data, numbers: Sequence[int]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return what a claim shows of the marks ``numbers``, and the images of the bundle."""
+    about, marks, pool = stated.codebook or {}, key.marks or 0, key.pool
+    own_images = about["carriers"] == NO_CARRIERS
     paths = hex_paths(derived.mark_leaves(key.secret, marks), numbers)
-    opened = [
+    seeds = [
         {"index": number, "seed": derived.mark_seed(key.secret, number).hex(), "path": path}
         for number, path in zip(numbers, paths, strict=True)
     ]
-    shown = {**{name: value.hex() for name, value in _shown_keys(key).items()}, "count": count}
-    rows = _rows(about, marks, opened, shown, each)
-    true = None if samples.true is None else samples.true[:each]
-    questions = Questions(samples=samples.images, labels=key.codebook().classes[list(numbers)], true=true)
-    held = samples.images if own_images else data.gather(torch.tensor(rows)).images.cpu()
-    images = _entries(key, data, rows, held[: len(rows)], true)
-    tensors = {"images": held} if rows else {}
-    return questions, {"opened": opened, "codebook": {**shown, "images": images}}, tensors
-
-
-def _entries(key: Key, data: Data, rows: Sequence[int], held: Tensor, true: Tensor | None) -> list[dict[str, Any]]:
-    """Return the shown images as JSON values; with salts and paths, if the classes are bound to them."""
-    own: Sequence[int | None] = [None] * len(rows) if true is None else true.tolist()
+    shown: dict[str, Any] = {name: value.hex() for name, value in _shown_keys(key).items()}
+    shown["count"] = about["count"] if own_images else len(data)
+    rows = _rows(about, marks, seeds, shown, _asked_each(about, marks, shown["count"]))
+    true: Sequence[int | None] = [None] * len(rows)
+    if not own_images:
+        carriers = data.gather(torch.tensor(rows))
+        held, true = carriers.images.cpu(), carriers.labels.tolist()
+    else:
+        held = torch.empty((0, *key.shape), dtype=torch.uint8) if pool is None else pool.flatten(0, 1)[rows]
+    # The classes may be bound to the images: then each is shown with its salt and its path.
     salts: Sequence[str | None] = [None] * len(rows)
-    paths: Sequence[list[str]] = [[] for _ in rows]
+    in_set: Sequence[list[str]] = [[] for _ in rows]
     if key.bound is not None:
-        leaves = derived.bound_leaves(key.secret, data if key.pool is None else key.pool)
+        leaves = derived.bound_leaves(key.secret, data if pool is None else pool)
         hidden = sample_salts(key.secret, len(leaves))
-        salts, paths = [hidden[row].hex() for row in rows], hex_paths(leaves, rows)
-    return [
+        salts, in_set = [hidden[row].hex() for row in rows], hex_paths(leaves, rows)
+    shown["images"] = [
         {"row": row, "image": image, "true": label, "salt": salt, "path": path}
-        for row, image, label, salt, path in zip(rows, image_digests(held), own, salts, paths, strict=True)
+        for row, image, label, salt, path in zip(rows, image_digests(held), true, salts, in_set, strict=True)
     ]
+    return {"opened": seeds, "codebook": shown}, {"images": held} if rows else {}
 
 
 def check_statement(found: Mapping[str, Any], key: Key, name: str) -> None:
