@@ -10,6 +10,7 @@ sample has to be trusted: its digest is what the query log must hold. From the a
 """
 
 import hashlib
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from indelible.data.convert import as_data
 from indelible.data.digests import image_digests
 from indelible.data.images import Data
 from indelible.evidence.canonical import Hash, fields_of, require
-from indelible.evidence.opening import Questions, hex_paths, leads_to
+from indelible.evidence.opening import Questions, check_pictures, hex_paths, leads_to
 from indelible.keys import codebook as derived
 from indelible.keys.derive import Choices
 from indelible.keys.key import Key
@@ -101,7 +102,7 @@ def opened(
     ]
     shown: dict[str, Any] = {name: value.hex() for name, value in _shown_keys(key).items()}
     shown["count"] = about["count"] if own_images else len(data)
-    rows = _rows(about, marks, seeds, shown, _asked_each(about, marks, shown["count"]))
+    _, rows = _asked(about, marks, seeds, shown)
     true: Sequence[int | None] = [None] * len(rows)
     if not own_images:
         carriers = data.gather(torch.tensor(rows))
@@ -149,33 +150,24 @@ def _source(key: Key) -> str:
     return AUDITOR if key.bound is None else SET_ASIDE
 
 
-def _asked_each(about: Mapping[str, Any], marks: int, count: int | None) -> int:
-    """Return how many images of every mark are asked: as many as committed, fewer if there are not so many.
+def _asked(
+    about: Mapping[str, Any], marks: int, opened: Sequence[Mapping[str, Any]], shown: Mapping[str, Any]
+) -> tuple[int, list[int]]:
+    """Return how many images of every mark are asked, and which carriers, or images of the pool, have to be shown.
 
-    ``count`` is the carriers that there are; with a pool, images of all marks together; None for generated images.
+    As many as committed, fewer if there are not so many. ``count`` is the carriers that there are; with a pool, images
+    of all marks together; None for generated images.
     """
+    each, count = int(about["each"]), shown["count"]
     if count is None:
-        return int(about["each"])
-    if about["carriers"] == NO_CARRIERS:  # half of a pool is for embedding
-        each = count // marks
-        count = each - each // 2
-    return min(int(about["each"]), count)
-
-
-def _rows(
-    about: Mapping[str, Any], marks: int, opened: Sequence[Mapping[str, Any]], shown: Mapping[str, Any], each: int
-) -> list[int]:
-    """Return which carriers, or images of the pool, have to be shown."""
-    count = shown["count"]
+        return each, []
     if about["carriers"] != NO_CARRIERS:
-        found: list[int] = derived.chosen_rows(Choices(bytes.fromhex(shown["choice_key"])), count, each).tolist()
-        return found
-    if count is None:
-        return []
-    return [
-        row for entry in opened
-        for row in pool_rows(bytes.fromhex(entry["seed"]), entry["index"], count // marks, each)
-    ]  # fmt: skip
+        each = min(each, count)
+        return each, derived.chosen_rows(Choices(bytes.fromhex(shown["choice_key"])), count, each).tolist()
+    own = count // marks
+    each = min(each, own - own // 2)  # half of a pool is for embedding
+    rows = (pool_rows(bytes.fromhex(entry["seed"]), entry["index"], own, each) for entry in opened)
+    return each, list(itertools.chain(*rows))
 
 
 def pool_rows(seed: bytes, number: int, size: int, each: int) -> list[int]:
@@ -250,10 +242,13 @@ def check_images(
     else:
         same = count == about["count"]
         require(same, f"the commitment is to {about['count']} carriers, the claim speaks of {count}")
-    each = _asked_each(about, stated.samples, count)
-    chosen = [entry["row"] for entry in entries] == _rows(about, stated.samples, claim["opened"], shown, each)
+    each, rows = _asked(about, stated.samples, claim["opened"], shown)
+    chosen = [entry["row"] for entry in entries] == rows
     require(chosen, "the images shown are not those that the committed choice gives: picked, or left out")
-    _check_held(entries, held, key["shape"])
+    require(held is not None or not entries, "the images of the carriers are not in the bundle")
+    if held is not None:
+        require(bool(entries), "the bundle holds images of carriers, but the claim shows none")
+        check_pictures(held, [entry["image"] for entry in entries], key["shape"], "carriers")
     for entry in entries:
         _check_entry(entry, about["carriers"], count, key)
     if given is not None and about["carriers"] != NO_CARRIERS:
@@ -262,17 +257,6 @@ def check_images(
     if true is not None or held is None:  # images of a pool are the samples themselves
         held = stamped(key, [bytes.fromhex(entry["seed"]) for entry in claim["opened"]], held, each)
     return Questions(samples=held, labels=_classes(stated, claim), true=true)
-
-
-def _check_held(entries: Sequence[Mapping[str, Any]], held: Tensor | None, shape: Sequence[int]) -> None:
-    """Compare the images of the bundle, if there are any, with the digests that the claim shows."""
-    require(held is not None or not entries, "the images of the carriers are not in the bundle")
-    if held is None:
-        return
-    whole = held.dtype == torch.uint8 and list(held.shape) == [len(entries), *shape] and bool(entries)
-    require(whole, f"the carriers are not {len(entries)} images of the committed shape")
-    for entry, actual in zip(entries, image_digests(held), strict=True):
-        require(entry["image"] == actual, f"the image of carrier {entry['row']} is not the one of the claim")
 
 
 def _check_entry(entry: Mapping[str, Any], source: str, count: int, key: Mapping[str, Any]) -> None:
@@ -295,8 +279,8 @@ def _compare(entries: Sequence[Mapping[str, Any]], count: int, given: Any, class
     same = len(data) == count
     require(same, f"the claim is on {count} carriers, but the images that you gave are {len(data)}")
     own = data.gather(torch.tensor([entry["row"] for entry in entries]))
-    for entry, image, true in zip(entries, image_digests(own.images.cpu()), own.labels.tolist(), strict=True):
-        same = (entry["image"], entry["true"]) == (image, true)
+    for entry, *image in zip(entries, image_digests(own.images.cpu()), own.labels.tolist(), strict=True):
+        same = [entry["image"], entry["true"]] == image
         require(same, f"carrier {entry['row']} is not the image, or not of the class, that you gave")
 
 

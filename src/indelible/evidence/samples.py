@@ -29,7 +29,7 @@ from indelible.data.digests import image_digests
 from indelible.data.images import ImageData
 from indelible.evidence.canonical import Hash, canonical, fields_of, require
 from indelible.evidence.decision import KEYED, PAIRED, WITH_DECOYS, test_of
-from indelible.evidence.opening import Questions, hex_paths, leads_to, settings_key
+from indelible.evidence.opening import Questions, check_pictures, hex_paths, leads_to, settings_key
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.labels import drawn_labels, label_key, sample_salts, set_leaf, set_leaves
 from indelible.verification.suspect_queries import DECOY_SAMPLES, DECOYS
@@ -211,12 +211,7 @@ def check_images(
     opened, shape = claim["opened"], stated.key["shape"]
     require(tensors.keys() == {"samples", "carriers"}, "the images hold other tensors than samples and carriers")
     for name, digest in (("samples", "image"), ("carriers", "carrier")):
-        found = tensors[name]
-        whole = found.dtype == torch.uint8 and list(found.shape) == [len(opened), *shape]
-        require(whole, f"the {name} are not {len(opened)} images of the committed shape")
-        for entry, actual in zip(opened, image_digests(found), strict=True):
-            same = entry[digest] == actual
-            require(same, f"the image of sample {entry['index']} ({name}) is not the committed one")
+        check_pictures(tensors[name], [entry[digest] for entry in opened], shape, name)
     true, labels = (torch.tensor([entry[name] for entry in opened]) for name in ("true", "label"))
     carriers = ImageData(tensors["carriers"], true, tuple(map(str, range(stated.key["classes"]))), "carriers")
     keys = [settings_key(stated.key, bytes.fromhex(one)) for one in claim["decoys"] or ()]
