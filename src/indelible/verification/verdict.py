@@ -140,10 +140,9 @@ def verify(
     check_is_key(key, Key)
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie between 0 and 1, got {alpha}. Use 1e-6 for a strong claim.")
-    if decoys is not None and decoys < 1:
-        raise InputError(f"decoys must be at least 1, got {decoys}.")
-    if decoy_samples is not None and decoy_samples < 1:
-        raise InputError(f"decoy_samples must be at least 1, got {decoy_samples}.")
+    for name, number in (("decoys", decoys), ("decoy_samples", decoy_samples)):
+        if number is not None and number < 1:
+            raise InputError(f"{name} must be at least 1, got {number}.")
     procedure = procedure_for(test, key)
     if key.labels == "keyed" and embedded is None:
         # Any other images would have other labels, and the answer would be a wrong "not shown".
@@ -158,14 +157,12 @@ def verify(
     )  # fmt: skip
     found = procedure.run(asked)
     ba = asked.accuracy() if accuracy and images is not None else None
-    wsr_embedded = None
-    if embedded is not None and key.labels in FRESH:
-        wsr_embedded = asked.hits(embedded) / len(embedded)
+    own = None if embedded is None or key.labels not in FRESH else asked.hits(embedded) / len(embedded)
     owned, binding = found.p_value <= alpha, _binding(key, images)
     counted = {one.name: getattr(found, one.name) for one in fields(found) if one.name not in {"assumptions", "note"}}
     return Verdict(
         **counted, owned=owned, wsr=found.hits / found.trials, alpha=alpha, queries=asked.queries,
-        test=procedure.title, procedure=procedure.name, labels=key.labels, ba=ba, wsr_embedded=wsr_embedded,
+        test=procedure.title, procedure=procedure.name, labels=key.labels, ba=ba, wsr_embedded=own,
         binding=binding, key=key.digest, assumptions=_assumptions(key, found, binding),
         sentence=_sentence(owned, found, key),
     )  # fmt: skip
