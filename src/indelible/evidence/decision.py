@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from indelible.evidence.opening import Questions
-from indelible.verification.findings import (
-    Finding,
-    bounded_finding,
-    codebook_finding,
-    hit_note,
-    keyed_finding,
-    paired_finding,
-)
+from indelible.verification import findings
 from indelible.verification.statistics.codebook import answer_counts
 
 if TYPE_CHECKING:
@@ -37,7 +30,7 @@ _TOLERANCE = 1e-6
 _BINDING = {"set aside": "carriers", "auditor": "auditor", "none": "key"}
 _HITS = (
     "{0.hits} of {0.trials} opened samples were answered with their committed labels; a model that never saw the key "
-    "does that with probability at most {0.p_value:.1e}{1}."
+    "does that with probability at most {0.p_value:.1e} (chance of a hit at most {0.null_rate:.3f})."
 )
 _SAYS = {
     TEST: _HITS,
@@ -73,7 +66,7 @@ def judge(stated: "Commitment", questions: Questions, ask: Callable[[Tensor], Te
         # Held against the carriers' classes: other committed labels would hit by themselves.
         asked = [questions.plain, *(one.images for one in questions.decoys)]
         before, *others = [ask(images) != true for images in asked]
-        found = paired_finding(before, given != true, others, level)
+        found = findings.paired_finding(before, given != true, others, level)
         return _verdict(found, PAIRED, level, len(given) * (1 + len(asked)), literal=literal, **found.counts)
     decoys = [(int(one.hits(ask(one.images)).sum()), len(one)) for one in questions.decoys]
     free = None if stated.key["kind"] == "unrelated" else int((given != true).sum())
@@ -92,8 +85,8 @@ def decide(
     """
     queries = trials + sum(asked for _, asked in decoys)
     if decoys:
-        return _verdict(bounded_finding(hits, trials, decoys, alpha), TEST, alpha, queries, literal=literal)
-    return _verdict(keyed_finding(hits, trials, free, classes), KEYED, alpha, queries, literal=literal)
+        return _verdict(findings.bounded_finding(hits, trials, decoys, alpha), TEST, alpha, queries, literal=literal)
+    return _verdict(findings.keyed_finding(hits, trials, free, classes), KEYED, alpha, queries, literal=literal)
 
 
 def decide_codebook(
@@ -106,7 +99,7 @@ def decide_codebook(
     """
     counts = answer_counts(answers.numpy(), None if true is None else true.numpy(), classes)
     trials = answers.numel() if true is None else int((true[None] != drawn[:, None]).sum())
-    found = codebook_finding(counts, drawn.numpy(), trials=trials, carriers=answers.shape[1])
+    found = findings.codebook_finding(counts, drawn.numpy(), trials=trials, carriers=answers.shape[1])
     return _verdict(
         found, CODEBOOK, alpha, answers.numel(), **found.counts, drawn=drawn.tolist(), table=counts.tolist(),
         binding=binding,
@@ -114,19 +107,18 @@ def decide_codebook(
 
 
 def _verdict(
-    found: Finding, test: str, alpha: float, queries: int, *, literal: bool = False, **more: Any
+    found: findings.Finding, test: str, alpha: float, queries: int, *, literal: bool = False, **more: Any
 ) -> dict[str, Any]:
     owned = found.p_value <= alpha
     said = "Derived from a model that carries the committed watermark"
     if not owned:
         said = "Not shown to be derived from the committed model"
-    note = "" if found.null_rate is None else hit_note(found.null_rate)
     public = " The marks are the paper's public ones: this carries no weight against forgery." if literal else ""
     return {
         "test": test, "alpha": alpha, "hits": found.hits, "trials": found.trials,
         "wsr": found.hits / found.trials if found.trials else 0.0, "decoy_rate": found.decoy_rate,
         "null_rate": found.null_rate, "p_value": found.p_value, "owned": owned, "queries": queries, **more,
-        "sentence": f"{said}: {_SAYS[test].format(found, note)}{public}",
+        "sentence": f"{said}: {_SAYS[test].format(found)}{public}",
     }  # fmt: skip
 
 

@@ -57,24 +57,23 @@ class LoggedSuspect:
     def predict(self, images: Tensor) -> Tensor:
         """Return the label of each image."""
         self.ask_all(images)
-        known = self.log.recorded.answers
-        return torch.tensor([known[digest] for digest in image_digests(images)], dtype=torch.int64)
+        return self.log.recorded.predict(images)
 
     def _ask(self, images: Tensor) -> None:
         first = len(self.log.recorded.answers)
 
         def again(cause: str) -> None:
             self._check_budget(len(images), f"query {first} would be sent again ({cause})")
-            self.log.retry(cause)
+            self.log.write("retry", cause=cause[:200])
 
         self._check_budget(len(images), f"query {first} is next")
-        self.log.ask(image_digests(images))
+        self.log.write("ask", images=image_digests(images))
         if isinstance(self.inner, HttpSuspect):
             self.inner.on_retry = again
             labels = self.inner.ask(images, first)
         else:
             labels = answers(self.inner, images, self.classes, first)
-        self.log.answer(labels.tolist())
+        self.log.write("answer", labels=labels.tolist())
 
     def _check_budget(self, count: int, what: str) -> None:
         sent = self.log.recorded.sent

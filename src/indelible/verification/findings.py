@@ -25,11 +25,15 @@ CLASSES_DRAWN = "the classes of the marks are those that the secret draws, unkno
 LABELS_DRAWN = "the labels are those that the secret draws, unknown to whoever made the model"
 ANY_MODEL = "nothing is assumed of the model: its answers may favour a class and depend on each other"
 INDEPENDENT = "its answers to different samples are independent"
+_WON = (
+    "this mark wins over at most 50 % of the answers of an unmarked model, or at most as many as the worst of {} "
+    "decoys', or it reacts to no mark at all"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a test found: fields of :class:`indelible.Verdict`, and a ``note`` on the p-value for its sentence."""
+    """What a test found; :class:`indelible.Verdict` has the same fields, and says what each is."""
 
     hits: int
     trials: int
@@ -42,12 +46,6 @@ class Finding:
     counts: Mapping[str, float] = field(default_factory=dict)
     table: tuple[tuple[int, ...], ...] = ()
     drawn: tuple[int, ...] = ()
-    note: str = ""
-
-
-def hit_note(null_rate: float) -> str:
-    """Say how likely a hit is by chance."""
-    return f" (chance of a hit at most {null_rate:.3f})"
 
 
 def worst_rate(decoys: Sequence[tuple[int, int]]) -> float:
@@ -76,7 +74,7 @@ def bounded_finding(
     p_value, null_rate = bounded_binomial(hits, trials, decoys, alpha * MISS_SHARE)
     return Finding(
         hits=hits, trials=trials, p_value=p_value, null_rate=null_rate, decoy_rate=worst_rate(decoys),
-        decoys=len(decoys), assumptions=(*assumptions, INDEPENDENT), note=hit_note(null_rate),
+        decoys=len(decoys), assumptions=(*assumptions, INDEPENDENT),
     )  # fmt: skip
 
 
@@ -85,11 +83,9 @@ def keyed_finding(hits: int, trials: int, free: int | None, classes: int) -> Fin
     with_truth, free = free is not None, trials if free is None else free
     null_rate = keyed_rate(classes, with_truth=with_truth)
     p_value = keyed_p_value(hits, free, classes, with_truth=with_truth)
-    bits = rareness(p_value)
     return Finding(
-        hits=hits, trials=trials, p_value=p_value, null_rate=null_rate, counts={"open": free, "rareness": bits},
-        assumptions=(LABELS_DRAWN, ANY_MODEL),
-        note=f" (chance of a hit at most {null_rate:.3f}; rareness {bits:.0f} bits)",
+        hits=hits, trials=trials, p_value=p_value, null_rate=null_rate,
+        counts={"open": free, "rareness": rareness(p_value)}, assumptions=(LABELS_DRAWN, ANY_MODEL),
     )  # fmt: skip
 
 
@@ -109,12 +105,5 @@ def paired_finding(before: Tensor, after: Tensor, decoys: Sequence[Tensor], alph
         hits=int(after.sum()), trials=len(after), p_value=max(bounded, sign), null_rate=null_rate,
         decoy_rate=worst_rate(won) if free else None, decoys=len(decoys),
         counts={"gained": gained, "lost": lost, "free": free, "mcnemar_p": sign},
-        assumptions=(
-            (
-                "this mark wins over at most 50 % of the answers of an unmarked model, or at most as many as the worst "
-                f"of {len(decoys)} decoys', or it reacts to no mark at all"
-            ),
-            INDEPENDENT,
-        ),
-        note=hit_note(null_rate),
+        assumptions=(_WON.format(len(decoys)), INDEPENDENT),
     )  # fmt: skip

@@ -30,18 +30,8 @@ import torch
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import Data
 from indelible.keys.key import FRESH, SINGLE, Key, Labels, WatermarkSamples
-from indelible.verification.findings import (
-    ANY_MODEL,
-    LABELS_DRAWN,
-    MISS_SHARE,
-    Finding,
-    bounded_finding,
-    codebook_finding,
-    hit_note,
-    keyed_finding,
-    paired_finding,
-    worst_rate,
-)
+from indelible.verification import findings
+from indelible.verification.findings import Finding, codebook_finding, worst_rate
 from indelible.verification.relearning import Teacher, lessons
 from indelible.verification.statistics.codebook import (
     Integers,
@@ -68,34 +58,11 @@ _RANK_SAMPLES = 200
 
 _HALF = "an unmarked model answers this key's samples with {} at most 50 % of the time"
 _NO_MORE = _HALF + ", or at most as often as the worst of {} decoys' if that is more"
+_ALIKE = "the key is one of many that were drawn alike: derived, none chosen by anybody"
 _LIKE_REFERENCES = (
     "an independent model answers these queries with their labels at most 50 % of the time, or at most as often as the "
     "worst of the {} reference models that whoever made the fingerprint trained and held back"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Procedure:
-    """One way to decide: its name on the command line, what it is, the kinds of labels that it is for."""
-
-    name: str
-    title: str
-    labels: tuple[Labels, ...]
-    run: Callable[[SuspectQueries], Finding]
-
-
-PROCEDURES: dict[str, Procedure] = {}
-_Run = Callable[[SuspectQueries], Finding]
-
-
-def _procedure(name: str, title: str, labels: tuple[Labels, ...]) -> Callable[[_Run], _Run]:
-    """Register a function as the procedure ``name``."""
-
-    def add(run: _Run) -> _Run:
-        PROCEDURES[name] = Procedure(name=name, title=title, labels=labels, run=run)
-        return run
-
-    return add
 
 
 def _ask_decoys(queries: SuspectQueries) -> list[tuple[int, int]]:
@@ -106,7 +73,6 @@ def _answer(key: Key) -> str:
     return "a wrong class" if key.labels == "untargeted" else "its label"
 
 
-@_procedure("codebook", "exact test over the draw of a class for every mark", ("codebook",))
 def codebook(queries: SuspectQueries) -> Finding:
     """Exact test of a codebook: how well the answers fit the classes that the secret drew for the marks.
 
@@ -139,7 +105,6 @@ def _counted(
     return answer_counts(answers, true, queries.key.classes)
 
 
-@_procedure("relearning", "exact tests on marks that taught copies of the suspect were not told", ("codebook",))
 def relearning(queries: SuspectQueries) -> Finding:
     """Ask for all marks; if that does not show it, teach copies some marks and ask them for others.
 
@@ -205,15 +170,13 @@ def _codebook_sequential(queries: SuspectQueries) -> Finding:
     return codebook_finding(counts, drawn[asked], trials=trials, carriers=blocks.shape[1], e_value=capital)
 
 
-@_procedure("binomial", "exact binomial, null rate bounded by the worst of the decoy keys", SINGLE)
 def binomial(queries: SuspectQueries) -> Finding:
     """Exact binomial, null rate bounded by the worst decoy."""
     hits, decoys = queries.hits(queries.samples), _ask_decoys(queries)
     assumed = _NO_MORE.format(_answer(queries.key), len(decoys))
-    return bounded_finding(hits, len(queries.samples), decoys, queries.alpha, [assumed])
+    return findings.bounded_finding(hits, len(queries.samples), decoys, queries.alpha, [assumed])
 
 
-@_procedure("decoys", "exact rank of the key among decoy keys", SINGLE)
 def rank(queries: SuspectQueries) -> Finding:
     """The key's rank among decoys that were asked as many samples as the key."""
     needed = decoys_for(queries.alpha)
@@ -229,12 +192,11 @@ def rank(queries: SuspectQueries) -> Finding:
     decoys = [queries.decoy_hits(number, len(samples)) for number in range(count)]
     return Finding(
         hits=hits, trials=len(samples), p_value=rank_p_value(hits, [found for found, _ in decoys]),
-        decoy_rate=worst_rate(decoys), decoys=count, note=f" (its rank among {count} decoy keys)",
-        assumptions=("the key is one of many that were drawn alike: derived, none chosen by anybody", ANY_MODEL),
+        decoy_rate=worst_rate(decoys), decoys=count,
+        assumptions=(_ALIKE, findings.ANY_MODEL),
     )  # fmt: skip
 
 
-@_procedure("paired", "McNemar's exact test with and without the mark, and against the worst decoy's mark", SINGLE)
 def paired(queries: SuspectQueries) -> Finding:
     """McNemar's test, and the share of carriers won over by the mark against that of the worst decoy's mark.
 
@@ -247,10 +209,9 @@ def paired(queries: SuspectQueries) -> Finding:
     # All carriers are asked, those that hit anyway too, and if all do: what is asked must not depend on answers.
     decoys = (key.decoy(number).mark().apply(plain) for number in range(queries.decoys or DECOYS))
     before, after, *others = (samples.hits(queries.ask(images)) for images in (plain, samples.images, *decoys))
-    return paired_finding(before, after, others, queries.alpha)
+    return findings.paired_finding(before, after, others, queries.alpha)
 
 
-@_procedure("sequential", "anytime-valid e-process, one query at a time", (*FRESH, "keyed"))
 def sequential(queries: SuspectQueries) -> Finding:
     """Ask one sample (a codebook: one mark) at a time; stop once the level is reached, or cannot be reached any more.
 
@@ -262,7 +223,7 @@ def sequential(queries: SuspectQueries) -> Finding:
         return _codebook_sequential(queries)
     samples, key, keyed = queries.samples, queries.key, queries.key.labels == "keyed"
     rate = keyed_rate(key.classes, with_truth=samples.true is not None) if keyed else FLOOR
-    miss = 0.0 if keyed else queries.alpha * MISS_SHARE
+    miss = 0.0 if keyed else queries.alpha * findings.MISS_SHARE
     decoys: list[tuple[int, int]] = []
     trials: list[bool] = []
     process, hits, asked = EProcess(rate), 0, 0
@@ -283,7 +244,7 @@ def sequential(queries: SuspectQueries) -> Finding:
             process = EProcess.of(rate, trials)
         if process.p_value + miss <= queries.alpha or process.reachable(len(samples) - asked) + miss > queries.alpha:
             break
-    rests = (LABELS_DRAWN, ANY_MODEL)
+    rests = (findings.LABELS_DRAWN, findings.ANY_MODEL)
     if not keyed:
         common = _NO_MORE.format(_answer(key), len(decoys)) if decoys else _HALF.format(_answer(key))
         rests = (common, "whatever it answered before does not make its next hit likelier")
@@ -291,36 +252,57 @@ def sequential(queries: SuspectQueries) -> Finding:
     return Finding(
         hits=hits, trials=asked, p_value=1.0 if unbounded else min(1.0, process.p_value + miss),
         e_value=process.e_value, null_rate=rate, decoy_rate=worst_rate(decoys) if decoys else None, decoys=len(decoys),
-        counts={"open": process.trials}, assumptions=rests, note=hit_note(rate),
+        counts={"open": process.trials}, assumptions=rests,
     )  # fmt: skip
 
 
-@_procedure("keyed", "exact binomial over the draw of the keyed labels", ("keyed",))
 def keyed(queries: SuspectQueries) -> Finding:
     """Exact binomial over the samples that were not answered with their true class."""
     samples = queries.samples
     answers = queries.ask(samples.images)
     free = None if samples.true is None else int((answers != samples.true).sum())
-    return keyed_finding(int(samples.hits(answers).sum()), len(samples), free, queries.key.classes)
+    return findings.keyed_finding(int(samples.hits(answers).sum()), len(samples), free, queries.key.classes)
 
 
-@_procedure("references", "exact binomial, null rate bounded by the worst reference model held back", ("stored",))
 def references(queries: SuspectQueries) -> Finding:
     """Exact binomial, null rate bounded by the worst reference model of a fingerprint."""
     fingerprint = queries.key.fingerprint
     if fingerprint is None:
         raise InputError("reference models belong to a fingerprint, which this key is not.")
-    nulls = fingerprint.nulls
+    nulls, hits = fingerprint.nulls, queries.hits(queries.samples)
     assumed = _LIKE_REFERENCES.format(len(nulls))
-    found = bounded_finding(queries.hits(queries.samples), len(queries.samples), nulls, queries.alpha, [assumed])
+    found = findings.bounded_finding(hits, len(queries.samples), nulls, queries.alpha, [assumed])
     honest = "whoever made the fingerprint is honest: queries, labels and the reference models' hits are theirs"
     return replace(
         found, decoys=0, decoy_rate=None, counts={"references": len(nulls), "reference_rate": found.decoy_rate},
         assumptions=(*found.assumptions, honest),
-        note=f" (chance of a hit taken to be at most {found.null_rate:.3f}; reference models: {len(nulls)})",
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Procedure:
+    """One way to decide: its name on the command line, what it is, the kinds of labels that it is for."""
+
+    name: str
+    title: str
+    labels: tuple[Labels, ...]
+    run: Callable[[SuspectQueries], Finding]
+
+
+_ALL = (
+    Procedure("codebook", "exact test over the draw of a class for every mark", ("codebook",), codebook),
+    Procedure("relearning", "exact tests on marks that taught copies of the suspect were not told", ("codebook",),
+              relearning),
+    Procedure("binomial", "exact binomial, null rate bounded by the worst of the decoy keys", SINGLE, binomial),
+    Procedure("decoys", "exact rank of the key among decoy keys", SINGLE, rank),
+    Procedure("paired", "McNemar's exact test with and without the mark, and against the worst decoy's mark", SINGLE,
+              paired),
+    Procedure("sequential", "anytime-valid e-process, one query at a time", (*FRESH, "keyed"), sequential),
+    Procedure("keyed", "exact binomial over the draw of the keyed labels", ("keyed",), keyed),
+    Procedure("references", "exact binomial, null rate bounded by the worst reference model held back", ("stored",),
+              references),
+)  # fmt: skip
+PROCEDURES = {one.name: one for one in _ALL}
 _OWN: Mapping[Labels, str] = {
     "codebook": "codebook",
     "fixed": "binomial",

@@ -78,12 +78,11 @@ def asked_samples(
                 f"a key with {key.labels} labels is verified on images that marks are drawn on. Give carriers."
             )
         return key.samples(carriers, purpose="verify", count=queries)
-    whole = embedded if key.fingerprint is None else key.fingerprint.samples
-    if whole is None:
-        if carriers is None:
-            raise InputError("give the embedded samples (embedded=...), or the owner's images as carriers.")
-        whole = key.samples(carriers, purpose="embed")
-    elif key.fingerprint is None and not torch.equal(key.label(whole.images, whole.true), whole.labels):
+    if key.fingerprint is not None or embedded is None:
+        whole = key.questions(carriers, None)
+    elif torch.equal(key.label(embedded.images, embedded.true), embedded.labels):
+        whole = embedded
+    else:
         raise InputError(
             "the samples do not have the labels that this key gives them: they belong to another key, or some of them "
             "were left out or changed. Keyed labels belong to the whole set; give it as it was embedded."

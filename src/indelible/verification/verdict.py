@@ -1,6 +1,6 @@
 """The verdict: what was asked and answered, how likely that is by chance, and what it does and does not prove."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -23,10 +23,18 @@ _ANSWERS = {
     "untargeted": "a class that is not their true one",
     "stored": "their labels",
 }
+_NOTE = " (chance of a hit at most {0.null_rate:.3f})"
+_NOTES = {
+    "decoys": " (its rank among {0.decoys} decoy keys)",
+    "keyed": " (chance of a hit at most {0.null_rate:.3f}; rareness {0.counts[rareness]:.0f} bits)",
+    "references": (
+        " (chance of a hit taken to be at most {0.null_rate:.3f}; reference models: {0.counts[references]})"
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict(JsonFields):
+class Verdict(Finding, JsonFields):
     """The outcome of a verification.
 
     Attributes:
@@ -65,28 +73,17 @@ class Verdict(JsonFields):
 
     owned: bool
     wsr: float
-    p_value: float
     alpha: float
     queries: int
     test: str
     procedure: str = "binomial"
     labels: str = "fixed"
-    hits: int
-    trials: int
-    e_value: float | None = None
-    decoys: int = 0
-    decoy_rate: float | None = None
-    null_rate: float | None = None
-    counts: Mapping[str, float] = field(default_factory=dict)
     ba: float | None = None
     wsr_embedded: float | None = None
     p_corrected: float | None = None
     family: int = 1
     binding: str = "key"
-    table: tuple[tuple[int, ...], ...] = ()
-    drawn: tuple[int, ...] = ()
     key: str
-    assumptions: tuple[str, ...]
     sentence: str
     versions: dict[str, str] = field(default_factory=lambda: dict(versions()))
 
@@ -158,13 +155,13 @@ def verify(
     found = procedure.run(asked)
     ba = asked.accuracy() if accuracy and images is not None else None
     own = None if embedded is None or key.labels not in FRESH else asked.hits(embedded) / len(embedded)
-    owned, binding = found.p_value <= alpha, _binding(key, images)
-    counted = {one.name: getattr(found, one.name) for one in fields(found) if one.name not in {"assumptions", "note"}}
+    owned, (binding, assumed, free) = found.p_value <= alpha, _origin(key, images)
+    assumptions = ("the key was fixed before the suspect was seen", *found.assumptions, *([assumed] if assumed else []))
     return Verdict(
-        **counted, owned=owned, wsr=found.hits / found.trials, alpha=alpha, queries=asked.queries,
-        test=procedure.title, procedure=procedure.name, labels=key.labels, ba=ba, wsr_embedded=own,
-        binding=binding, key=key.digest, assumptions=_assumptions(key, found, binding),
-        sentence=_sentence(owned, found, key),
+        **{**vars(found), "assumptions": assumptions}, owned=owned, wsr=found.hits / found.trials, alpha=alpha,
+        queries=asked.queries, test=procedure.title, procedure=procedure.name, labels=key.labels, ba=ba,
+        wsr_embedded=own, binding=binding, key=key.digest,
+        sentence=_sentence(owned, found, procedure.name, key, free),
     )  # fmt: skip
 
 
@@ -185,41 +182,30 @@ def corrected(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
     return tuple(made)
 
 
-def _free_choice(key: Key) -> str | None:
-    """Return what a forger could have chosen about the key, None if nothing."""
+def _origin(key: Key, carriers: Data | None) -> tuple[str, str, str]:
+    """Return who could have chosen what was asked, what that assumes, and what a forger could choose; or empty text."""
+    found = "key", "", ""
     if key.fingerprint is not None:
-        return (
+        free = (
             "queries and labels of a fingerprint are found by optimisation, and anybody can find such ones that many "
             "independent models answer alike: it is forgeable"
         )
-    if key.scheme == "paper":
-        return "the mark is the paper's public one"
-    if key.kind == "unrelated" and key.pool is not None and key.labels == "fixed":
-        return "whoever made the key chose the second data set, and any model may know its images as the target class"
-    return None
+        found = "none", "", free
+    elif key.scheme == "paper":
+        public = "the mark is the paper's public one"
+        found = "none", f"{public}: anybody could claim it, so it proves nothing by itself", public
+    elif key.kind == "unrelated" and key.pool is not None and key.labels == "fixed":
+        free = "whoever made the key chose the second data set, and any model may know its images as the target class"
+        foreign = "decoys are generated images: the second data set is assumed to be as foreign to the model"
+        found = "none", foreign, free
+    elif key.labels == "codebook" and key.kind != "unrelated":
+        found = "auditor", "the carriers were not chosen by whoever made the key: the auditor brought them", ""
+        if carriers is not None and key.is_bound_to(carriers):
+            found = "carriers", "", ""
+    return found
 
 
-def _binding(key: Key, carriers: Data | None) -> str:
-    """Return who could have chosen what the suspect was asked; see :class:`Verdict`."""
-    if _free_choice(key) is not None:
-        return "none"
-    if key.labels != "codebook" or key.kind == "unrelated":
-        return "key"
-    return "carriers" if carriers is not None and key.is_bound_to(carriers) else "auditor"
-
-
-def _assumptions(key: Key, found: Finding, binding: str) -> tuple[str, ...]:
-    common = ("the key was fixed before the suspect was seen", *found.assumptions)
-    if binding == "auditor":
-        return (*common, "the carriers were not chosen by whoever made the key: the auditor brought them")
-    if key.scheme == "paper":
-        return (*common, "the mark is the paper's public one: anybody could claim it, so it proves nothing by itself")
-    if key.fingerprint is None and _free_choice(key) is not None:
-        return (*common, "decoys are generated images: the second data set is assumed to be as foreign to the model")
-    return common
-
-
-def _sentence(owned: bool, found: Finding, key: Key) -> str:
+def _sentence(owned: bool, found: Finding, test: str, key: Key, free: str) -> str:
     what, stranger = "watermark", "A model that never saw the key"
     if key.fingerprint is not None:
         what, stranger = "fingerprint", "An independent model that is like the reference models"
@@ -236,11 +222,11 @@ def _sentence(owned: bool, found: Finding, key: Key) -> str:
         )
     else:
         counted = f"{found.hits} of {found.trials} samples of the key were answered with {_ANSWERS[key.labels]}. "
-        counted += f"{chance}{found.note}."
+        note = _NOTES.get(test, "" if found.null_rate is None else _NOTE)
+        counted += f"{chance}{note.format(found)}."
     if not owned:
         return f"Not shown to be derived from the owner's model: {counted} That does not prove that it is independent."
-    free = _free_choice(key)
-    weight = "" if free is None else f" It carries no weight against forgery: {free}."
+    weight = f" It carries no weight against forgery: {free}." if free else ""
     return (
         f"Derived from a model that carries this key's {what}: {counted} It does not show who made the key, nor "
         f"when; that takes a commitment dated before the dispute.{weight}"

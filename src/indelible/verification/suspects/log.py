@@ -19,17 +19,20 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Self
 
+import torch
 from filelock import lock_descriptor
+from torch import Tensor
 
 from indelible.base.checks import is_hash
 from indelible.base.errors import DamagedFileError, InputError, StorageError
 from indelible.base.files import canonical_json
+from indelible.data.digests import image_digests
 
 _FORMAT = 1
 
@@ -54,6 +57,10 @@ class Recorded:
     size: int = 0
     lines: int = 0
     _asked: list[str] = field(default_factory=list)
+
+    def predict(self, images: Tensor) -> Tensor:
+        """Return the label of each image; all of them must have been answered."""
+        return torch.tensor([self.answers[digest] for digest in image_digests(images)], dtype=torch.int64)
 
     def _need(self, holds: bool, why: str) -> None:
         if not holds:
@@ -185,17 +192,9 @@ class QueryLog:
                 self._handle.close()
             self._handle = None
 
-    def ask(self, images: Sequence[str]) -> None:
-        """Write down that images are about to be sent."""
-        self._append({"event": "ask", "request": self.recorded.requests, "images": list(images)})
-
-    def retry(self, cause: str) -> None:
-        """Write down that the last question is about to be sent again."""
-        self._append({"event": "retry", "request": self.recorded.requests - 1, "cause": cause[:200]})
-
-    def answer(self, labels: Sequence[int]) -> None:
-        """Write down the answers to the last question."""
-        self._append({"event": "answer", "request": self.recorded.requests - 1, "labels": list(labels)})
+    def write(self, event: str, **fields: Any) -> None:
+        """Write down what is about to be asked (``images``), asked again (``cause``), or the answer (``labels``)."""
+        self._append({"event": event, "request": self.recorded.requests - (event != "ask"), **fields})
 
     def _append(self, entry: Mapping[str, Any]) -> None:
         if self._handle is None:

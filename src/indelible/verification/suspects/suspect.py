@@ -30,7 +30,7 @@ class Suspect(Protocol):
         ...
 
 
-class AddressedSuspect:
+class AddressedSuspect(Suspect):
     """Base of suspects that other packages add: ``open_suspect("NAME://...")`` opens the class of that name.
 
     It is registered by ``@SUSPECTS.register(name="NAME")``, or by an entry point of the group ``indelible.suspects``.
@@ -39,10 +39,6 @@ class AddressedSuspect:
     @classmethod
     def open(cls, place: str, *, classes: int, **options: Any) -> Self:
         """Return the suspect at an address; ``options`` are those of :func:`indelible.open_suspect` that were given."""
-        raise NotImplementedError
-
-    def predict(self, images: Tensor) -> Tensor:
-        """Return a label (int64, (N,)) for each of ``images`` (uint8, (N, C, H, W))."""
         raise NotImplementedError
 
 
