@@ -15,7 +15,7 @@ from indelible.evidence.canonical import canonical, parse_document, require
 from indelible.evidence.claim import FORMAT
 from indelible.evidence.codebook import AUDITOR
 from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment
-from indelible.evidence.decision import CODEBOOK, KEYED, WITH_DECOYS, judge, same
+from indelible.evidence.decision import DRAWN, WITH_DECOYS, judge, same
 from indelible.evidence.opening import Questions, default_challenge
 from indelible.evidence.signing import is_signed
 from indelible.evidence.timestamp import REPLY, ROOTS, Certificates, Stamp, read_roots, verify_timestamp
@@ -67,7 +67,6 @@ class Work:
     log: Recorded = field(init=False)
     questions: Questions = field(init=False)
     derived: bool = False
-    drawn: bool = False
     caveats: list[str] = field(default_factory=list)
 
     @property
@@ -181,16 +180,6 @@ def _challenge(work: Work) -> str:
     return f"{text!r} by the {by}"
 
 
-def _openings(work: Work) -> str:
-    return str(work.stated.scheme.check_openings(work.stated, work.claim))
-
-
-def _labels(work: Work) -> str:
-    says = str(work.stated.scheme.check_labels(work.stated, work.claim))
-    work.drawn = work.stated.test in {CODEBOOK, KEYED}
-    return says
-
-
 def _images(work: Work) -> str:
     try:
         tensors = parse_tensors(work.files[bundle.IMAGES])
@@ -261,7 +250,7 @@ def _key(work: Work) -> str | None:
     key, stated = work.key, work.stated
     if key is None:
         drawn = _TRIED_MARKS if stated.codebook is not None else _SOUGHT_BUT_DRAWN
-        work.caveats.append(drawn if work.drawn else _SOUGHT)
+        work.caveats.append(drawn if stated.test in DRAWN else _SOUGHT)
         return None
     committed, other = stated.key.get("marks"), "is not the committed one"
     if key.marks != committed:
@@ -288,6 +277,9 @@ def _suspect(work: Work) -> str | None:
 STEPS: Sequence[tuple[str, Callable[[Work], str | None]]] = (
     ("files", _read), ("manifest", _manifest), ("commitment", _commitment),
     ("manifest signature", _manifest_signature), ("timestamp", _timestamp), ("claim", _claim),
-    ("challenge", _challenge), ("openings", _openings), ("labels", _labels), ("images", _images), ("query log", _log),
+    ("challenge", _challenge),
+    ("openings", lambda work: str(work.stated.scheme.check_openings(work.stated, work.claim))),
+    ("labels", lambda work: str(work.stated.scheme.check_labels(work.stated, work.claim))),
+    ("images", _images), ("query log", _log),
     ("answers", _answers), ("verdict", _verdict), ("key", _key), ("suspect", _suspect),
 )  # fmt: skip

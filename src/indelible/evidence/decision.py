@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TEST, KEYED, CODEBOOK = "binomial, worst of 20 decoys", "binomial, keyed labels", "codebook"
 PAIRED = "paired, worst of 20 decoys"
-WITH_DECOYS = (TEST, PAIRED)
+WITH_DECOYS, DRAWN = (TEST, PAIRED), (KEYED, CODEBOOK)
 _TOLERANCE = 1e-6
 _BINDING = {"set aside": "carriers", "auditor": "auditor", "none": "key"}
 _HITS = (

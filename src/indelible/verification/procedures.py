@@ -226,18 +226,15 @@ def sequential(queries: SuspectQueries) -> Finding:
     miss = 0.0 if keyed else queries.alpha * findings.MISS_SHARE
     decoys: list[tuple[int, int]] = []
     trials: list[bool] = []
-    process, hits, asked = EProcess(rate), 0, 0
+    process, asked = EProcess(rate), 0
     # The order is the secret's: carriers stand in the order of their set, which may be sorted by class.
-    for row in key.choose("order", len(samples), len(samples)).tolist():
+    for asked, row in enumerate(key.choose("order", len(samples), len(samples)).tolist(), 1):
         one = samples.subset(torch.tensor([row]))
         answer = queries.ask(one.images)
-        asked += 1
-        hit = bool(one.hits(answer))
-        hits += hit
         # Beside a keyed label, an answer that is the true class could not hit: no trial.
         if not (keyed and one.true is not None and bool(answer == one.true)):
-            trials.append(hit)
-            process.update(hit)
+            trials.append(bool(one.hits(answer)))
+            process.update(trials[-1])
         if process.p_value + miss <= queries.alpha and not keyed and not decoys:
             decoys = _ask_decoys(queries)
             rate = bounded_rate(decoys, miss)
@@ -250,7 +247,7 @@ def sequential(queries: SuspectQueries) -> Finding:
         rests = (common, "whatever it answered before does not make its next hit likelier")
     unbounded = not keyed and not decoys
     return Finding(
-        hits=hits, trials=asked, p_value=1.0 if unbounded else min(1.0, process.p_value + miss),
+        hits=process.hits, trials=asked, p_value=1.0 if unbounded else min(1.0, process.p_value + miss),
         e_value=process.e_value, null_rate=rate, decoy_rate=worst_rate(decoys) if decoys else None, decoys=len(decoys),
         counts={"open": process.trials}, assumptions=rests,
     )  # fmt: skip
