@@ -67,7 +67,7 @@ def judge(stated: "Commitment", questions: Questions, ask: Callable[[Tensor], Te
         asked = [questions.plain, *(one.images for one in questions.decoys)]
         before, *others = [ask(images) != true for images in asked]
         found = findings.paired_finding(before, given != true, others, level)
-        return _verdict(found, PAIRED, level, len(given) * (1 + len(asked)), literal=literal, **found.counts)
+        return _verdict(found, PAIRED, level, len(given) * (1 + len(asked)), found.counts, literal=literal)
     decoys = [(int(one.hits(ask(one.images)).sum()), len(one)) for one in questions.decoys]
     free = None if stated.key["kind"] == "unrelated" else int((given != true).sum())
     hits = int((given == questions.labels).sum())
@@ -100,15 +100,14 @@ def decide_codebook(
     counts = answer_counts(answers.numpy(), None if true is None else true.numpy(), classes)
     trials = answers.numel() if true is None else int((true[None] != drawn[:, None]).sum())
     found = findings.codebook_finding(counts, drawn.numpy(), trials=trials, carriers=answers.shape[1])
-    return _verdict(
-        found, CODEBOOK, alpha, answers.numel(), **found.counts, drawn=drawn.tolist(), table=counts.tolist(),
-        binding=binding,
-    )  # fmt: skip
+    more = {**found.counts, "drawn": drawn.tolist(), "table": counts.tolist(), "binding": binding}
+    return _verdict(found, CODEBOOK, alpha, answers.numel(), more)
 
 
 def _verdict(
-    found: findings.Finding, test: str, alpha: float, queries: int, *, literal: bool = False, **more: Any
-) -> dict[str, Any]:
+    found: findings.Finding, test: str, alpha: float, queries: int, more: Mapping[str, Any] | None = None, *,
+    literal: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     owned = found.p_value <= alpha
     said = "Derived from a model that carries the committed watermark"
     if not owned:
@@ -117,7 +116,7 @@ def _verdict(
     return {
         "test": test, "alpha": alpha, "hits": found.hits, "trials": found.trials,
         "wsr": found.hits / found.trials if found.trials else 0.0, "decoy_rate": found.decoy_rate,
-        "null_rate": found.null_rate, "p_value": found.p_value, "owned": owned, "queries": queries, **more,
+        "null_rate": found.null_rate, "p_value": found.p_value, "owned": owned, "queries": queries, **(more or {}),
         "sentence": f"{said}: {_SAYS[test].format(found)}{public}",
     }  # fmt: skip
 

@@ -271,7 +271,7 @@ def references(queries: SuspectQueries) -> Finding:
     found = findings.bounded_finding(hits, len(queries.samples), nulls, queries.alpha, [assumed])
     honest = "whoever made the fingerprint is honest: queries, labels and the reference models' hits are theirs"
     return replace(
-        found, decoys=0, decoy_rate=None, counts={"references": len(nulls), "reference_rate": found.decoy_rate},
+        found, decoys=0, decoy_rate=None, counts={"references": len(nulls), "reference_rate": worst_rate(nulls)},
         assumptions=(*found.assumptions, honest),
     )  # fmt: skip
 
