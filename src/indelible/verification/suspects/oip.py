@@ -105,8 +105,9 @@ class OpenInference:
         return found
 
     def _with_input(self, inputs: Sequence[Mapping[str, Any]], *, layout_given: bool) -> "OpenInference":
-        name = self._named([str(found["name"]) for found in inputs], self.input, "input", "--input-name")
-        found = next(one for one in inputs if one["name"] == name)
+        names = [str(found["name"]) for found in inputs]
+        name = self._named(names, self.input, "input", "--input-name")
+        found = inputs[names.index(name)]
         if found.get("datatype") != DATATYPES[self.preprocessing.dtype]:
             raise InputError(
                 f"{self.model} takes {found.get('datatype')}, but its input was described as "
