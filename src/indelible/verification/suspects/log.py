@@ -156,7 +156,7 @@ class QueryLog:
         self, path: str | Path, *, classes: int, suspect: Mapping[str, Any], about: Mapping[str, Any]
     ) -> None:  # fmt: skip
         self.path = Path(path)
-        self._start = {"event": "start", "format": _FORMAT, "classes": classes, "suspect": suspect, "about": about}
+        self._session = {"classes": classes, "suspect": suspect, "about": about}
         self.recorded = Recorded(str(path))
         self._handle: IO[bytes] | None = None
 
@@ -175,8 +175,13 @@ class QueryLog:
             self.recorded = parse_log(content, str(self.path), torn=True)
             self._handle.truncate(self.recorded.size)
             if self.recorded.lines == 0:
-                self._append(self._start)
-            self._check_same()
+                self.write("start", format=_FORMAT, **self._session)
+            for name, value in self._session.items():
+                if canonical_json(getattr(self.recorded, name)) != canonical_json(value):
+                    raise InputError(
+                        f"{self.path} is the log of another session: its {name} differ. Name another log, or give the "
+                        "same command to continue."
+                    )
         except BaseException:
             self.close()
             raise
@@ -194,13 +199,11 @@ class QueryLog:
 
     def write(self, event: str, **fields: Any) -> None:
         """Write down what is about to be asked (``images``), asked again (``cause``), or the answer (``labels``)."""
-        self._append({"event": event, "request": self.recorded.requests - (event != "ask"), **fields})
-
-    def _append(self, entry: Mapping[str, Any]) -> None:
         if self._handle is None:
             raise InputError("a query log is open only inside its `with` block.")
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        line = canonical_json({**entry, "time": now, "prev": self.recorded.head})
+        number = {} if event == "start" else {"request": self.recorded.requests - (event != "ask")}
+        line = canonical_json({"event": event, **number, **fields, "time": now, "prev": self.recorded.head})
         self.recorded.read(line)  # what cannot be read back is never written
         try:
             self._handle.write(line + b"\n")
@@ -208,14 +211,6 @@ class QueryLog:
             os.fsync(self._handle.fileno())
         except OSError as error:
             raise StorageError(f"cannot write the query log {self.path}: {error.strerror}.") from error
-
-    def _check_same(self) -> None:
-        for name in ("classes", "suspect", "about"):
-            if canonical_json(getattr(self.recorded, name)) != canonical_json(self._start[name]):
-                raise InputError(
-                    f"{self.path} is the log of another session: its {name} differ. Name another log, or give the "
-                    "same command to continue."
-                )
 
 
 def description(suspect: Any) -> Mapping[str, Any]:
