@@ -225,7 +225,7 @@ def _sentence(owned: bool, found: Finding, test: str, key: Key, free: str) -> st
         chance = f"{stranger} may do as well more than 50 % of the time"
     if key.labels == "codebook":
         marks, copies = f"{found.counts['marks']:.0f}", ""
-        if found.counts["marks"] < (key.marks or 0):
+        if test == "relearning" and found.counts["marks"] < (key.marks or 0):
             marks, copies = f"{marks} other", "after copies of the suspect were taught some marks, "
         counted = (
             f"{copies}{found.counts['held']:.0f} of {marks} marks are answered with their secret class "
