@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Make a figure: its numbers, and its picture if it can be drawn here."""
     out: Path = arguments.out or Path("analysis") / arguments.action
     with pinned_threads(arguments.threads):
-        result = _of_records(arguments) if "set" not in arguments else _of_models(arguments, out)
+        result = _curves(arguments) if arguments.action == "curves" else _of_models(arguments, out)
     analyze.write_analysis(out, result)  # the numbers first: without matplotlib they are there all the same
     lines, drawn = result.sentences(), can_draw()
     document = {"figure": result.figure, "folder": str(out), "sentences": lines, "drawn": drawn}
@@ -70,9 +70,6 @@ def _of_models(arguments: argparse.Namespace, out: Path) -> Analysis:
     return make(_marked_models(arguments.runs), chosen)
 
 
-def _of_records(arguments: argparse.Namespace) -> Analysis:
-    """Make a figure of what a benchmark measured."""
+def _curves(arguments: argparse.Namespace) -> Analysis:
     found = analyze.read_measurements(arguments.runs)
-    if arguments.action == "curves":
-        return analyze.curves(found, arguments.over, attack=arguments.attack, kind=arguments.kind)
-    return analyze.frontier(found, attack=arguments.attack, kinds=arguments.kind.split(",") if arguments.kind else ())
+    return analyze.curves(found, arguments.over, attack=arguments.attack, kind=arguments.kind)

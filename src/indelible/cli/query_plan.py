@@ -8,8 +8,8 @@ from indelible.data.images import Data
 from indelible.keys.key import Key
 from indelible.keys.samples import WatermarkSamples
 from indelible.verification import codebook_plan, plan
+from indelible.verification.planner import SessionPlan, session_plan
 from indelible.verification.procedures import procedure_for
-from indelible.verification.session_plan import SessionPlan, session_plan
 from indelible.verification.suspect_queries import asked_samples
 from indelible.verification.suspects import HttpSuspect, PredictionFile
 
