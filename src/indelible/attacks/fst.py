@@ -23,7 +23,6 @@ from torch.nn import functional as F
 from indelible.attacks.base import ATTACKS, Removal
 from indelible.attacks.strengths import TrainedStrength
 from indelible.base.errors import InputError
-from indelible.base.files import tensor_digest
 from indelible.base.seeding import generator
 from indelible.data.images import Data
 from indelible.nn.head import last_layer
@@ -82,10 +81,6 @@ class FeatureShift(Objective):
         with_norm_of(self.head, self.original)
         logits = logits_of(step.model(step.images))
         return feature_shift_loss(logits, step.labels, self.head, self.original, self.alpha)
-
-    def settings(self) -> dict[str, object]:
-        """Return what decides the gradients."""
-        return {"alpha": self.alpha, "original": tensor_digest({"head": self.original})}
 
 
 @ATTACKS.register(

@@ -31,6 +31,7 @@ _KEY_DEFAULTS = {
     "scheme": "derived", "target": None, "labels": None, "marks": None, "count": None, "size": 1.0, "transparency": 0.0,
     "strength": 0.1, "source": None, "source_class": None,
 }  # fmt: skip
+_GONE = {"sync_batchnorm": False}  # training settings that digests still count
 _EARLY = "ft"
 _MARKS = 16  # of a codebook, from four classes up
 Inputs = Mapping[str, str | None]
@@ -130,7 +131,7 @@ def _model_cell(
         **settings,
         "data": inputs[preset.data] or preset.data,
         "key": {**key, "source": None if source is None else inputs[source] or source},
-        "train": {name: value for name, value in settings["train"].items() if name not in _SPARED},
+        "train": {name: value for name, value in {**settings["train"], **_GONE}.items() if name not in _SPARED},
     }
     return BenchCell(
         digest=_sha256({"format": FORMAT, "verb": "embed", **deciding}), verb="embed", settings=settings,

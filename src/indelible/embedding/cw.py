@@ -41,7 +41,7 @@ from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.collectives import Scale, unscaled
 from indelible.nn.weight_noise import add_noisy_gradient, gaussian, trainable
 from indelible.train import CrossEntropy, TrainSettings
-from indelible.train.devices import choose_precision
+from indelible.train.devices import choose_device, choose_precision
 from indelible.train.objective import Objective, Step
 
 
@@ -93,18 +93,9 @@ class NoisyPasses:
 class _CWObjective(Objective):
     """The ordinary gradient of the mixed batch, then the noisy gradients that are due."""
 
-    def __init__(self, ordinary: Objective, passes: NoisyPasses, precision: str = "auto") -> None:
-        self.ordinary, self.watermark, self.precision = ordinary, passes, precision
+    def __init__(self, ordinary: Objective, passes: NoisyPasses) -> None:
+        self.ordinary, self.watermark = ordinary, passes
         self._passed = 0
-
-    def start(self, model: nn.Module, device: torch.device) -> None:  # noqa: ARG002 - the loop's signature
-        """Refuse what torch cannot do: its vectorised gradients mix up the types of mixed precision."""
-        precision, together = choose_precision(self.precision, device.type), self.watermark.method.together
-        if together > 1 and precision.endswith("mixed"):
-            raise InputError(
-                f"CW passes draws at once (together={together}) in full precision only, but this run is in "
-                f"{precision}. Set together=1, or train={{'precision': '32-true'}}."
-            )
 
     def backward(self, step: Step) -> Tensor:
         loss = self.ordinary.backward(step)
@@ -115,9 +106,6 @@ class _CWObjective(Objective):
 
     def passes(self, rows: int) -> int:
         return rows + self._passed
-
-    def settings(self) -> Mapping[str, Any]:
-        return {**self.ordinary.settings(), "cw": repr(self.watermark.method)}
 
 
 @EMBEDDINGS.register(
@@ -160,12 +148,18 @@ class CertifiedTraining(EmbeddingMethod):
 
     def run(self, job: Embedding) -> None:
         how = job.settings
+        precision = choose_precision(how.precision, choose_device(job.device).type)
+        if self.together > 1 and precision.endswith("mixed"):  # torch's vectorised gradients mix up its types
+            raise InputError(
+                f"CW passes draws at once (together={self.together}) in full precision only, but this run is in "
+                f"{precision}. Set together=1, or train={{'precision': '32-true'}}."
+            )
         ordinary = CrossEntropy(how.label_smoothing)
         data, objective, samples = job.marked(ordinary, self.fraction, self.negatives)
         steps = Batches(data=job.data, batch_size=how.batch_size, seed=job.seed).steps
         rows = self.noisy_rows(job.key, samples, how.augmentation, how.normalize, job.seed)
         passes = NoisyPasses(self, rows, steps=steps, seed=job.seed)
-        job.train(data, _CWObjective(objective, passes, how.precision), samples)
+        job.train(data, _CWObjective(objective, passes), samples)
 
     def noisy_rows(
         self, key: Key, samples: WatermarkSamples | None, augmentation: Augmentation, normalize: Normalization | None,

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from indelible.base.errors import InputError
 from indelible.base.seeding import generator
@@ -180,9 +180,6 @@ class StampedObjective(Objective):
         self._marked = StampedBatches(key, 1, normalize=normalize, seed=seed)
         self._foreign: Stamps | None = None
 
-    def start(self, model: nn.Module, device: torch.device) -> None:
-        self.inner.start(model, device)
-
     def backward(self, step: Step) -> Tensor:
         """Stamp, then let the inner objective add its gradient."""
         return self.inner.backward(self._changed(step))
@@ -217,15 +214,6 @@ class StampedObjective(Objective):
 
     def passes(self, rows: int) -> int:
         return self.inner.passes(rows)
-
-    def state_dict(self) -> Mapping[str, Tensor]:
-        return self.inner.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self.inner.load_state_dict(state)
-
-    def settings(self) -> Mapping[str, Any]:
-        return {**self.inner.settings(), "stamped": self.fraction, "negatives": self.negatives}
 
 
 def _foreign_stamps(key: Key, device: torch.device) -> Stamps:

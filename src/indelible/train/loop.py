@@ -22,9 +22,8 @@ from indelible.base.seeding import derive_seed
 from indelible.data.augment import normalise
 from indelible.data.batches import Batches
 from indelible.data.images import Data, ImageData
-from indelible.nn.collectives import average, differ, send_state, unscaled
+from indelible.nn.collectives import GradientSync, alone, average, differ, send_state, unscaled
 from indelible.nn.layers import check_finite
-from indelible.nn.sync_batchnorm import synchronised_statistics
 from indelible.train.checkpoint import Checkpoint, capture, load_state, read_checkpoint, write_checkpoint
 from indelible.train.devices import make_fabric
 from indelible.train.history import History
@@ -79,9 +78,8 @@ class Loop:
         self.wrapped, self.optimizer = self._set_up()
         if self.group.world > 1:
             send_state(model)
-        objective.start(model, place)
         deciding = {name: value for name, value in settings.to_json().items() if name not in _NOT_DECIDING}
-        whole = {"settings": deciding, "seed": seed, "objective": objective.settings(), **identity}
+        whole = {"settings": deciding, "seed": seed, **identity}
         # That of the first process: the others may have been given other initial weights, which it has replaced.
         self.fingerprint: str = from_first(lambda: hashlib.sha256(canonical_json(plain(whole))).hexdigest())
         self.step, self.images, self.loss, self.before = 0, 0, torch.zeros((), device=place), 0.0
@@ -148,7 +146,6 @@ class Loop:
 
     def _resume(self, found: Checkpoint, folder: Path) -> Sequence[Mapping[str, Any]]:
         load_state(found, self.model, self.optimizer, folder / CHECKPOINT)
-        self.objective.load_state_dict(found.part("objective"))
         self.step, self.images = found.meta["step"], found.meta["images"]
         self.before, self.loss = found.meta["seconds"], found.tensors["loop.loss"].to(self.loss)
         if self.scaler is not None:
@@ -178,28 +175,19 @@ class Loop:
 
     def _gradients(self, images: Tensor, labels: Tensor, epoch: int) -> Tensor:
         """Leave the step's gradients, averaged over processes, in the parameters; return its loss."""
-
-        def indices() -> Tensor:
-            return self.batches.indices(epoch, self.step % self.batches.steps)
-
-        if self.group.world == 1:
-            step = Step(
-                self.wrapped, images, labels, self.step, epoch, self.fabric.backward, scale=self.scale, indices=indices
-            )
-            return self.objective.backward(step)
-        # What the model draws itself (dropout) is a function of step and process: nothing of it has to be stored.
-        torch.manual_seed(derive_seed(self.seed, "model", self.step, self.group.rank))
-        at = self.step % self.batches.steps
+        at, together = self.step % self.batches.steps, self.group.world > 1
         share = self.batches.share(at)
         weight = share.weight(self.batches.rows(at))
-
-        def backward(loss: Tensor) -> None:
-            self.fabric.backward(loss * weight)
-
-        step = Step(self.wrapped, images, labels, self.step, epoch, backward, share, average, self.scale, indices)
-        every, together = self.settings.sync_batchnorm, share.world > 1
-        with synchronised_statistics(self.model, all_layers=every, together=together):
-            loss = self.objective.backward(step) * weight
+        if together:
+            # What the model draws itself (dropout) is a function of step and process: nothing of it has to be stored.
+            torch.manual_seed(derive_seed(self.seed, "model", self.step, self.group.rank))
+        step = Step(
+            self.wrapped, images, labels, self.step, epoch, lambda loss: self.fabric.backward(loss * weight),
+            GradientSync(share, average if together else alone, self.scale), lambda: self.batches.indices(epoch, at),
+        )  # fmt: skip
+        loss = self.objective.backward(step) * weight
+        if not together:
+            return loss
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         # Loss and request to stop travel with the gradients: a step has one reduction of its own.
         asked = torch.full_like(loss, float(self.interrupted))
@@ -269,8 +257,7 @@ class Loop:
         return bool(self.stops > 0)
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        loop = {"loss": self.loss}
-        tensors = capture(self.model, self.optimizer, objective=self.objective.state_dict(), loop=loop)
+        tensors = capture(self.model, self.optimizer, loop={"loss": self.loss})
         meta = {
             "step": self.step, "images": self.images, "seconds": self._seconds(), "history": self.history.rows,
             "fingerprint": self.fingerprint,
