@@ -1,30 +1,11 @@
-"""History: JSON lines that match the checkpoint, and TensorBoard when it is installed."""
+"""History: JSON lines that match the checkpoint."""
 
-import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any, ClassVar
 
 import pytest
 
 from indelible.base.errors import DamagedFileError
 from indelible.train.history import History, read_history
-
-
-class Writer:
-    """Stands for TensorBoard's SummaryWriter."""
-
-    made: ClassVar[list["Writer"]] = []
-
-    def __init__(self, folder: str) -> None:
-        self.folder, self.scalars, self.closed = folder, list[tuple[str, float, int]](), False
-        Writer.made.append(self)
-
-    def add_scalar(self, name: str, value: float, step: int) -> None:
-        self.scalars.append((name, value, step))
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def test_rows_are_written_and_rows_beyond_the_checkpoint_dropped(tmp_path: Path) -> None:
@@ -56,17 +37,3 @@ def test_a_damaged_line_is_named(line: bytes, said: str, tmp_path: Path) -> None
     (tmp_path / "history.jsonl").write_bytes(b'{"epoch": 1}\n' + line + b"\n")
     with pytest.raises(DamagedFileError, match=f"history.jsonl: {said}.* Restore it from a copy, or delete the file"):
         read_history(tmp_path)
-
-
-def test_tensorboard_when_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module: Any = ModuleType("torch.utils.tensorboard")
-    module.SummaryWriter = Writer
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    history = History(tmp_path)
-    history.add({"phase": "embedding", "epoch": 2, "step": 10, "loss": 0.5, "ba": 0.9})
-    history.close()
-    assert Writer.made[-1].scalars == [("loss", 0.5, 10), ("ba", 0.9, 10)]
-    assert Writer.made[-1].closed
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    History(tmp_path).add({"step": 1})
-    assert len(Writer.made) == 1

@@ -1,4 +1,4 @@
-"""History of a run: one row per epoch, in memory, as JSON lines in the run folder, and in TensorBoard if installed."""
+"""History of a run: one row per epoch in memory and as JSON lines in the run folder."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,23 +25,12 @@ class History:
         self.rows: list[Row] = list(rows)
         self._earlier = list(earlier)
         self._path = None if folder is None else folder / "history.jsonl"
-        self._board = None if folder is None else _tensorboard(folder)
         self._write()
 
     def add(self, row: Row) -> None:
         """Add one row and write it down."""
-        kept = plain(row)
-        self.rows.append(kept)
+        self.rows.append(plain(row))
         self._write()
-        if self._board is not None:
-            for name, value in kept.items():
-                if isinstance(value, int | float) and name not in {"epoch", "step"}:
-                    self._board.add_scalar(name, value, kept["step"])
-
-    def close(self) -> None:
-        """Finish the TensorBoard file, if there is one."""
-        if self._board is not None:
-            self._board.close()
 
     def _write(self) -> None:
         # Rewritten whole: it is small, and a resumed run must not keep rows beyond its checkpoint.
@@ -69,11 +58,3 @@ def read_history(folder: Path) -> list[Row]:
             )
         rows.append(row)
     return rows
-
-
-def _tensorboard(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder / "tensorboard"))

@@ -268,7 +268,6 @@ class Loop:
 
     def finish(self, phase: str) -> Fitted:
         """Leave the model as an ordinary one, keep the phase's result, and sum up."""
-        self.history.close()
         check_finite(self.model, "the trained model")
         if self.folder is not None and self.group.first:
             write_checkpoint(self.folder / _PHASE.format(phase), *self._state())
