@@ -15,7 +15,6 @@ ICCV 2023 paper, Appendix B.1:
 | B_w | ``rows`` | 64 | the original's code: watermark images in a batch |
 | - | ``batches`` | 1 | the original's code: 100 images give one whole batch of 64 an epoch |
 | - | ``weight`` | 1.0 | ours: factor of g |
-| - | ``together`` | 1 | ours: draws passed at once (vectorised); a matter of speed only |
 | |D_w| / |D| | ``fraction`` | 0.01 | Section 4.1 of the ICCV paper: the mixed set of the ordinary batches |
 | - | ``negatives`` | 0 | ours: share of images with a decoy's mark and their true label |
 
@@ -31,7 +30,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from indelible.base.errors import InputError
 from indelible.base.seeding import generator
 from indelible.data.augment import Augmentation, Normalization
 from indelible.data.batches import Batches
@@ -41,7 +39,6 @@ from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.collectives import Scale, unscaled
 from indelible.nn.weight_noise import add_noisy_gradient, gaussian, trainable
 from indelible.train import CrossEntropy, TrainSettings
-from indelible.train.devices import choose_device, choose_precision
 from indelible.train.objective import Objective, Step
 
 
@@ -80,13 +77,10 @@ class NoisyPasses:
                 marked = marked.contiguous(memory_format=torch.channels_last)
             draws = method.draws_at(level)
             weight = method.weight / (method.levels * draws)
-            for first in range(0, draws, method.together):
-                noise = [
-                    gaussian(weights, method.step * level, generator(self.seed, "weight noise", batch, level, draw))
-                    for draw in range(first, min(first + method.together, draws))
-                ]
-                factor, several = scale(weight * torch.ones_like(total)), len(noise) > 1
-                total += weight * add_noisy_gradient(model, marked, labels, noise, factor, vectorised=several)
+            for draw in range(draws):
+                random = generator(self.seed, "weight noise", batch, level, draw)
+                noise, factor = gaussian(weights, method.step * level, random), scale(weight * torch.ones_like(total))
+                total += weight * add_noisy_gradient(model, marked, labels, [noise], factor)
         return total
 
 
@@ -127,14 +121,13 @@ class CertifiedTraining(EmbeddingMethod):
     rows: int = 64
     batches: int = 1
     weight: float = 1.0
-    together: int = 1
     fraction: float = 0.01
     negatives: float = 0.0
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "draws": 5, "start_epoch": 1, "rows": 32}
     codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
     ranges: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("levels", "draws", "images", "rows", "batches", "together"), "[1, inf)"),
+        **dict.fromkeys(("levels", "draws", "images", "rows", "batches"), "[1, inf)"),
         **dict.fromkeys(("step", "start_epoch", "weight"), "[0, inf)"),
     }
 
@@ -148,12 +141,6 @@ class CertifiedTraining(EmbeddingMethod):
 
     def run(self, job: Embedding) -> None:
         how = job.settings
-        precision = choose_precision(how.precision, choose_device(job.device).type)
-        if self.together > 1 and precision.endswith("mixed"):  # torch's vectorised gradients mix up its types
-            raise InputError(
-                f"CW passes draws at once (together={self.together}) in full precision only, but this run is in "
-                f"{precision}. Set together=1, or train={{'precision': '32-true'}}."
-            )
         ordinary = CrossEntropy(how.label_smoothing)
         data, objective, samples = job.marked(ordinary, self.fraction, self.negatives)
         steps = Batches(data=job.data, batch_size=how.batch_size, seed=job.seed).steps
