@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from indelible.attacks.curve import Curve
-from indelible.base.checks import check_ranges, check_trainable
+from indelible.base.checks import check_trainable
 from indelible.base.errors import DivergedError, InputError, UnknownNameError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
@@ -78,16 +78,14 @@ class RemovalAttack(Method):
         protocol: ``"sound"`` or ``"paper"``.
     """
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {}
-    """What the scale ``cpu`` changes in this attack's settings."""
     protocols: ClassVar[tuple[Protocol, ...]] = PROTOCOLS
     """Its protocols; an attack that the ICCV 2023 paper did not run has ``"sound"`` only."""
     needs_labels: ClassVar[bool] = True
     """False for an attack that never reads the labels of the attacker's images: these may be of another task."""
+    only_trains: ClassVar[bool] = False
+    """True for an attack that is training and nothing else: several processes can share it."""
     strengths: ClassVar[tuple[float, ...]] = ()
     """Strengths that the attack chooses from (:mod:`indelible.attacks.strengths`)."""
-    ranges: ClassVar[Mapping[str, str]] = {}
-    """Intervals that settings must lie in: ``{"share": "(0, 1]", "steps": "[1, inf)"}``."""
 
     protocol: Protocol = "sound"
 
@@ -99,7 +97,7 @@ class RemovalAttack(Method):
                 f"{type(self).__name__} has one protocol, {self.protocols[0]!r}, got {self.protocol!r}: the paper "
                 "whose slips the protocol 'paper' repeats did not run this attack. Leave the protocol out."
             )
-        check_ranges(self, self.ranges)
+        super().__post_init__()
 
     @classmethod
     def defaults(cls, scale: str) -> dict[str, Any]:
@@ -113,6 +111,8 @@ class RemovalAttack(Method):
 
     def alone(self) -> str:
         """Return why one process must do all of the work; nothing where several can share it."""
+        if self.only_trains:
+            return ""
         return (
             "it tries several strengths, and does most of its work outside the training loop, which is the only part "
             "that several processes can share"

@@ -25,7 +25,7 @@ from indelible.data.images import Shape
 from indelible.data.splits import Split
 from indelible.keys.key import Key
 from indelible.train import TrainSettings
-from indelible.train.fit import train_unmarked
+from indelible.train.job import train_unmarked
 from indelible.train.run_folder import Architecture, Run
 
 

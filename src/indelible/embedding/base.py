@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import nn
 
-from indelible.base.checks import check_finite_settings, check_is_key, check_ranges, check_recipe, check_trainable
+from indelible.base.checks import check_is_key, check_recipe, check_trainable
 from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
@@ -91,10 +91,6 @@ class EmbeddingMethod(Method):
     and scale, :meth:`for_key` gives.
     """
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {}
-    """What the scale ``cpu`` changes in this method's own settings."""
-    ranges: ClassVar[Mapping[str, str]] = {}
-    """Intervals that settings must lie in: ``{"share": "(0, 1]", "steps": "[1, inf)"}``."""
     codebook_settings: ClassVar[Mapping[str, Any]] = {}
     """What a codebook changes in the defaults, which are for one mark on fixed samples."""
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -103,10 +99,6 @@ class EmbeddingMethod(Method):
     """Why it cannot be shared among processes; empty if it can."""
     changes_model: ClassVar[bool] = True
     """False for a fingerprint, which is read off a model."""
-
-    def __post_init__(self) -> None:
-        check_finite_settings(self)
-        check_ranges(self, self.ranges)
 
     @classmethod
     def for_codebook(cls, marks: int) -> Mapping[str, Any]:  # noqa: ARG003 - APP's depend on it

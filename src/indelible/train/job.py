@@ -1,7 +1,8 @@
-"""A running embedding or attack: what it works on, the trainings that it is made of, and what it has cost so far."""
+"""A running embedding or attack: what it works on, its trainings, and what it has cost; and a run without a mark."""
 
+import copy
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 from torch import nn
 
 from indelible.base.files import tensor_digest
+from indelible.base.records import Record, hardware
+from indelible.data.convert import as_data
 from indelible.data.images import Data
+from indelible.train.evaluate import accuracy, check_classifier
 from indelible.train.fit import fit
 from indelible.train.loop import Evaluate, Fitted
 from indelible.train.objective import Objective
@@ -88,3 +92,48 @@ def inputs_of(data: Data, model: nn.Module) -> dict[str, Any]:
         "data": data.name, "data_digest": data.digest(), "images": len(data),
         "model": type(model).__name__, "model_digest": tensor_digest(model.state_dict()),
     }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A trained copy of an ordinary model without any watermark, with one row of history per epoch."""
+
+    model: nn.Module = field(repr=False)
+    history: Sequence[Mapping[str, Any]] = field(repr=False)
+    record: Record
+
+
+def train_unmarked(
+    model: nn.Module,
+    data: Any,
+    settings: TrainSettings,
+    *,
+    seed: int = 0,
+    test: Any = None,
+    folder: str | Path | None = None,
+    device: str = "auto",
+) -> Trained:
+    """Train a copy of ``model`` on ``data``, the reference that a verdict must not call owned.
+
+    Arguments are as in :func:`indelible.embed`.
+    """
+    judge = None if test is None else as_data(test)
+    job = Job(
+        model=copy.deepcopy(model), data=as_data(data), seed=seed, folder=None if folder is None else Path(folder),
+        device=device,
+    )  # fmt: skip
+    check_classifier(model, job.data, normalize=settings.normalize)
+
+    def evaluate(current: nn.Module) -> dict[str, float]:
+        return {} if judge is None else {"ba": accuracy(current, judge, normalize=settings.normalize)}
+
+    job.fit(job.model, job.data, settings, phase="training", objective=None, evaluate=evaluate)
+    job.model.train(model.training)
+    (fitted,) = job.phases
+    record = Record(
+        verb="train", method="none", seed=seed, settings={"train": settings.to_json(), "device": device},
+        inputs=inputs_of(job.data, model),
+        metrics={**evaluate(job.model), "model_digest": tensor_digest(job.model.state_dict())},
+        seconds=fitted.seconds, images=fitted.images, hardware=hardware(next(job.model.parameters()).device),
+    )  # fmt: skip
+    return Trained(model=job.model, history=fitted.history, record=record)
