@@ -25,8 +25,8 @@ from indelible.attacks.strengths import TrainedStrength
 from indelible.base.errors import InputError
 from indelible.base.seeding import generator
 from indelible.data.images import Data
-from indelible.nn.head import last_layer
 from indelible.nn.outputs import logits_of
+from indelible.nn.taps import last_layer
 from indelible.train import Objective, Schedule, Step
 
 ALPHAS = (0.05, 0.1, 0.2)

@@ -17,7 +17,7 @@ Which sample, or mark, comes when is a pure function of seed and step.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -92,14 +92,6 @@ def with_negatives(data: Data, key: Key, share: float, taken: Tensor) -> Data:
     return data.replaced(chosen, marked, plain.labels)
 
 
-class MarkedRows(Protocol):
-    """Where B_w comes from: fixed samples (``MarkedBatches``), or stamped rows of the batch (``StampedBatches``)."""
-
-    def batch(self, number: int, like: Tensor, share: Share = WHOLE) -> tuple[Tensor, Tensor]:
-        """Return this process' part of B_w of step ``number``, images and labels, for a batch ``like``."""
-        ...
-
-
 class MarkedBatches:
     """B_w of every step: ``rows`` of the watermark samples, which repeat when there are fewer."""
 
@@ -144,6 +136,10 @@ class StampedBatches:
         carriers = like[torch.arange(len(marks), device=like.device) % len(like)].detach()
         stamped = stamp(carriers, self._stamps, marks, draws, self._normalize)
         return stamped, self._book.classes[marks].to(like.device)
+
+
+MarkedRows = MarkedBatches | StampedBatches
+"""Where B_w comes from: fixed samples, or stamped rows of the batch."""
 
 
 def stamp(images: Tensor, stamps: Stamps, marks: Tensor, draws: Tensor, normalize: Normalization | None) -> Tensor:

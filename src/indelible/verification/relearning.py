@@ -50,8 +50,8 @@ from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.images import Data
 from indelible.keys.codebook import Codebook
 from indelible.keys.samples import WatermarkSamples
-from indelible.nn.head import last_layer, layer_inputs
 from indelible.nn.outputs import logits_of
+from indelible.nn.taps import last_layer, layer_inputs
 from indelible.verification.statistics.codebook import Integers, answer_counts
 
 Ask = Callable[[nn.Module, Tensor], Tensor]
