@@ -5,22 +5,20 @@ from pathlib import Path
 import pytest
 
 from indelible.base.errors import DamagedFileError
-from indelible.train.history import History, read_history
+from indelible.train.history import read_history, write_history
 
 
 def test_rows_are_written_and_rows_beyond_the_checkpoint_dropped(tmp_path: Path) -> None:
-    first = History(tmp_path)
-    for step in (1, 2, 3):
-        first.add({"phase": "a", "epoch": step, "step": step, "loss": 1.0 / step})
+    rows = [{"phase": "a", "epoch": step, "step": step, "loss": 1.0 / step} for step in (1, 2, 3)]
+    write_history(tmp_path, rows)
     assert [row["step"] for row in read_history(tmp_path)] == [1, 2, 3]
-    History(tmp_path, first.rows[:2], earlier=[{"step": 0}])
+    write_history(tmp_path, [{"step": 0}, *rows[:2]])
     assert [row["step"] for row in read_history(tmp_path)] == [0, 1, 2]
     assert read_history(tmp_path / "nowhere") == []
 
 
 def test_not_a_number_is_null(tmp_path: Path) -> None:
-    history = History(tmp_path)
-    history.add({"step": 1, "loss": float("nan")})
+    write_history(tmp_path, [{"step": 1, "loss": float("nan")}])
     assert read_history(tmp_path) == [{"step": 1, "loss": None}]
 
 

@@ -1,4 +1,4 @@
-"""History of a run: one row per epoch in memory and as JSON lines in the run folder."""
+"""History of a run: one row per epoch, as JSON lines in the run folder."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,30 +14,12 @@ TIME_FIELDS = ("seconds", "images_per_second")
 """What differs between two runs of the same settings; all else is the same to the bit."""
 
 
-class History:
-    """The rows of a run so far, kept in ``history.jsonl`` of a folder if there is one.
+def write_history(folder: Path, rows: Sequence[Row]) -> None:
+    """Write a run's rows, all of its phases', as JSON lines; not-a-number becomes null.
 
-    ``rows`` are those of earlier sessions, from the checkpoint; rows written after it are dropped. ``earlier`` are
-    those of earlier phases, which the file shows first.
+    The file is rewritten whole: it is small, and a resumed run must not keep rows beyond its checkpoint.
     """
-
-    def __init__(self, folder: Path | None, rows: Sequence[Row] = (), earlier: Sequence[Row] = ()) -> None:
-        self.rows: list[Row] = list(rows)
-        self._earlier = list(earlier)
-        self._path = None if folder is None else folder / "history.jsonl"
-        self._write()
-
-    def add(self, row: Row) -> None:
-        """Add one row and write it down."""
-        self.rows.append(plain(row))
-        self._write()
-
-    def _write(self) -> None:
-        # Rewritten whole: it is small, and a resumed run must not keep rows beyond its checkpoint.
-        if self._path is not None:
-            write_text(
-                self._path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in [*self._earlier, *self.rows])
-            )
+    write_text(folder / "history.jsonl", "".join(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows))
 
 
 def read_history(folder: Path) -> list[Row]:

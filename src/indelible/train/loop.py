@@ -26,7 +26,7 @@ from indelible.nn.collectives import GradientSync, alone, average, differ, send_
 from indelible.nn.layers import check_finite
 from indelible.train.checkpoint import Checkpoint, capture, load_state, read_checkpoint, write_checkpoint
 from indelible.train.devices import make_fabric
-from indelible.train.history import History
+from indelible.train.history import Row, write_history
 from indelible.train.objective import Objective, Step
 from indelible.train.processes import agree, current, from_first
 from indelible.train.settings import TrainSettings
@@ -104,11 +104,11 @@ class Loop:
     def begin(self, earlier: Sequence[Mapping[str, Any]]) -> None:
         """Start, or continue from the checkpoint."""
         torch.manual_seed(derive_seed(self.seed, "model"))
-        rows: Sequence[Mapping[str, Any]] = ()
+        self.earlier, self.rows = earlier, list[Row]()
         if self.folder is not None and (found := read_checkpoint(self.folder / CHECKPOINT, self.fingerprint)):
-            rows = self._resume(found, self.folder)
+            self._resume(found, self.folder)
         self._agree(self.step)
-        self.history = History(self.folder if self.group.first else None, rows, earlier)
+        self._keep_history()
         self.started = self.saved = time.monotonic()
         self.epoch_started, self.epoch_images = self.started, 0
 
@@ -144,14 +144,17 @@ class Loop:
         wrapped.__dict__["_register_backward_hook"] = lambda output: output
         return wrapped, optimizer
 
-    def _resume(self, found: Checkpoint, folder: Path) -> Sequence[Mapping[str, Any]]:
+    def _resume(self, found: Checkpoint, folder: Path) -> None:
         load_state(found, self.model, self.optimizer, folder / CHECKPOINT)
         self.step, self.images = found.meta["step"], found.meta["images"]
         self.before, self.loss = found.meta["seconds"], found.tensors["loop.loss"].to(self.loss)
         if self.scaler is not None:
             self.scaler.load_state_dict(found.meta["scaler"])
-        rows: Sequence[Mapping[str, Any]] = found.meta["history"]
-        return rows
+        self.rows = list(found.meta["history"])
+
+    def _keep_history(self) -> None:
+        if self.folder is not None and self.group.first:
+            write_history(self.folder, [*self.earlier, *self.rows])
 
     def advance(self, images: Tensor, labels: Tensor, epoch: int) -> None:
         """Do one step."""
@@ -199,7 +202,7 @@ class Loop:
     def note(self) -> str:
         """Describe the moment for the progress bar."""
         steps = (self.step - 1) % self.batches.steps + 1
-        last = self.history.rows[-1] if self.history.rows else {}
+        last = self.rows[-1] if self.rows else {}
         rates = "".join(f" {name.upper()} {100 * last[name]:.1f} %" for name in ("ba", "wsr") if name in last)
         return f"loss {float(self.loss) / steps:.3f}{rates} {self._speed():.0f} images/s"
 
@@ -230,7 +233,8 @@ class Loop:
                 "the weights differ between the processes. A network that uses some parameters only for some inputs "
                 "cannot be trained by several processes. Leave out devices and nodes."
             )
-        self.history.add(row)
+        self.rows.append(plain(row))
+        self._keep_history()
         self.loss.zero_()
         self.epoch_started, self.epoch_images = time.monotonic(), 0
         return row
@@ -259,7 +263,7 @@ class Loop:
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = capture(self.model, self.optimizer, loop={"loss": self.loss})
         meta = {
-            "step": self.step, "images": self.images, "seconds": self._seconds(), "history": self.history.rows,
+            "step": self.step, "images": self.images, "seconds": self._seconds(), "history": self.rows,
             "fingerprint": self.fingerprint,
         }  # fmt: skip
         if self.scaler is not None:
@@ -276,7 +280,7 @@ class Loop:
         if self.group.world > 1:
             send_state(self.model)
         self._leave_ordinary()
-        rows, seconds = from_first(lambda: (tuple(self.history.rows), self._seconds()))
+        rows, seconds = from_first(lambda: (tuple(self.rows), self._seconds()))
         return Fitted(tuple(rows), seconds, self.images, self.step)
 
     def _leave_ordinary(self) -> None:
