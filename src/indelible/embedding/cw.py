@@ -73,8 +73,6 @@ class NoisyPasses:
         total, method, weights = images.new_zeros(()), self.method, trainable(model)
         for batch, level in self.due(number):
             marked, labels = self.marked.batch(batch, images)
-            if images.is_contiguous(memory_format=torch.channels_last):
-                marked = marked.contiguous(memory_format=torch.channels_last)
             draws = method.draws_at(level)
             weight = method.weight / (method.levels * draws)
             for draw in range(draws):

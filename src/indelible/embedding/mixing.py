@@ -112,7 +112,7 @@ class MarkedBatches:
         order = torch.cat([torch.randperm(len(self._images), generator=random) for _ in range(rounds)])
         at = share.of(order[: self.rows]).to(like.device)
         images = to_float(augment(self._images.index_select(0, at), self._augmentation, random, share, self.rows))
-        return normalise(images, self._normalize).to(like.dtype), self._labels[at]
+        return _laid_out(normalise(images, self._normalize).to(like.dtype), like), self._labels[at]
 
 
 class StampedBatches:
@@ -135,7 +135,13 @@ class StampedBatches:
         draws = share.of(torch.randint(1 << 30, (self.rows,), generator=random))
         carriers = like[torch.arange(len(marks), device=like.device) % len(like)].detach()
         stamped = stamp(carriers, self._stamps, marks, draws, self._normalize)
-        return stamped, self._book.classes[marks].to(like.device)
+        return _laid_out(stamped, like), self._book.classes[marks].to(like.device)
+
+
+def _laid_out(rows: Tensor, like: Tensor) -> Tensor:
+    """Return ``rows`` in the memory layout of ``like``: kernels are slower where two layouts meet."""
+    last = like.is_contiguous(memory_format=torch.channels_last)
+    return rows.contiguous(memory_format=torch.channels_last) if last else rows
 
 
 MarkedRows = MarkedBatches | StampedBatches
@@ -197,8 +203,6 @@ class StampedObjective(Objective):
                 random = generator(self.seed, "classes of negatives", step.number, step.share.rank)
                 labels = labels.clone()
                 labels[-foreign:] = torch.randint(self._key.classes, (foreign,), generator=random).to(labels.device)
-        if step.images.is_contiguous(memory_format=torch.channels_last):
-            images = images.contiguous(memory_format=torch.channels_last)
         return replace(step, images=images, labels=labels)
 
     def _with_foreign(self, images: Tensor, step: Step) -> Tensor:

@@ -88,8 +88,6 @@ class _NTLObjective(Objective):
         method, count = self.method, len(step.images)
         marked, true = self.marked.batch(step.number, step.images, step.share)
         joined = torch.cat([step.images, marked])
-        if step.images.is_contiguous(memory_format=torch.channels_last):
-            joined = joined.contiguous(memory_format=torch.channels_last)
         with tapped(self.model, [self.place]) as found:
             logits = logits_of(step.model(joined))
         # Squared distances of features do not fit half precision.

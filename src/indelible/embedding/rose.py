@@ -52,8 +52,6 @@ class BesideKeyImages(CrossEntropy):
         """Add the gradient of the mean loss over both."""
         images, labels = self.keys.batch(step.number, step.images, step.share)
         joined = torch.cat([step.images, images])
-        if step.images.is_contiguous(memory_format=torch.channels_last):
-            joined = joined.contiguous(memory_format=torch.channels_last)
         return super().backward(replace(step, images=joined, labels=torch.cat([step.labels, labels])))
 
     def passes(self, rows: int) -> int:

@@ -28,8 +28,6 @@ def watermark_loss(model: nn.Module, clean: Tensor, marked: Tensor, labels: Tens
 
     Without ``clean_bn`` they are normalised by themselves. Running statistics are left alone either way.
     """
-    if clean.is_contiguous(memory_format=torch.channels_last):
-        marked = marked.contiguous(memory_format=torch.channels_last)
     rows = torch.cat([clean, marked]) if clean_bn else marked
     with clean_statistics(model, clean=len(rows) - len(labels) * clean_bn, rows=len(rows)):
         logits = logits_of(model(rows))
