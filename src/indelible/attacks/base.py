@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from indelible.attacks.curve import Curve
-from indelible.base.checks import check_trainable
+from indelible.base.checks import check_ranges, check_trainable
 from indelible.base.errors import DivergedError, InputError, UnknownNameError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
@@ -97,6 +97,7 @@ class RemovalAttack(Method):
                 f"{type(self).__name__} has one protocol, {self.protocols[0]!r}, got {self.protocol!r}: the paper "
                 "whose slips the protocol 'paper' repeats did not run this attack. Leave the protocol out."
             )
+        check_ranges(self, self.ranges)
         super().__post_init__()
 
     @classmethod
