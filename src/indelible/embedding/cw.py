@@ -25,7 +25,7 @@ masks are drawn anew for each draw. The certificate is in :mod:`indelible.verifi
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -128,6 +128,11 @@ class CertifiedTraining(EmbeddingMethod):
         **dict.fromkeys(("levels", "draws", "images", "rows", "batches"), "[1, inf)"),
         **dict.fromkeys(("step", "start_epoch", "weight"), "[0, inf)"),
     }
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """Build from a mapping; earlier records have ``together=1``, which is what is done now."""
+        return super().of({name: value for name, value in settings.items() if (name, value) != ("together", 1)})
 
     def draws_at(self, level: int) -> int:
         """Return how many draws are made at ``level``: at sigma 0 all would be the same pass."""
