@@ -18,7 +18,7 @@ from indelible.base.progress import Progress, silenced
 from indelible.data import Split, load
 from indelible.data.images import Data
 from indelible.train import TrainSettings
-from indelible.train.fit import train_unmarked
+from indelible.train.job import train_unmarked
 from indelible.train.run_folder import Architecture, Run
 
 __all__ = ["NullModels", "asked_models", "null_models", "with_models"]

@@ -29,7 +29,7 @@ from indelible.base.files import write_json
 from indelible.data import Data, Split, load
 from indelible.embedding import embed
 from indelible.keys import Key
-from indelible.train.fit import train_unmarked
+from indelible.train.job import train_unmarked
 from indelible.train.run_folder import Architecture, Run
 from indelible.train.settings import SCALES
 from indelible.verification import verify

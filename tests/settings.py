@@ -38,7 +38,6 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "c-BN without app": ("app", {**SETTINGS["app"], "eps": 0.0}),
     "neither": ("app", {**SETTINGS["app"], "eps": 0.0, "clean_bn": False}),
     "ew folded": ("ew", {**SETTINGS["ew"], "leave": "folded"}),
-    "cw at once": ("cw", {**SETTINGS["cw"], "together": 3}),
 }
 
 

@@ -57,7 +57,7 @@ def test_an_attack_is_given_nothing_of_the_owner() -> None:
     assert set(inspect.signature(attack).parameters) == allowed
     assert {field.name for field in fields(Removal)} == {
         "model", "data", "seed", "normalize", "folder", "device", "curve", "phases", "figures", "images", "seconds",
-        "settings", "_trained", "architecture", "labelled",
+        "method", "_trained", "architecture", "labelled",
     }  # fmt: skip
 
 

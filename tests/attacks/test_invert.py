@@ -47,7 +47,6 @@ def test_the_last_rows_are_stamped_and_keep_their_labels() -> None:
     )
     labels, model, by = torch.arange(8) % 4, nn.Sequential(nn.Flatten(), nn.Linear(12, 4)), ((0.5,) * 3, (0.25,) * 3)
     objective = Unlearning(masks, patterns, 0.25, normalize=by, seed=3)
-    objective.start(model, torch.device("cpu"))
     lost: list[Tensor] = []
     loss = objective.backward(Step(model, images, labels, 7, 0, lost.append))
     which = torch.randint(5, (2,), generator=generator(3, "patches", 7))

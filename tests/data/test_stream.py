@@ -1,6 +1,4 @@
-import pickle
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +11,7 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 from indelible.base.errors import InputError
 from indelible.data.batches import Batches
 from indelible.data.convert import from_dataset, image_of, label_of
-from indelible.data.images import Data, ImageData, StreamData
-from indelible.data.row_cache import RowCache, memory_limit
+from indelible.data.images import Data, ImageData, StreamData, memory_limit
 from tests.data.makers import labels, pixels
 
 COUNT, SHAPE = 23, (3, 6, 5)
@@ -47,10 +44,6 @@ def stream(reader: Any = None, workers: int = 0) -> StreamData:
     )
 
 
-def kept(path: Path, reader: Any = None) -> RowCache:
-    return RowCache(reader or Counting(), path / "s.rows")
-
-
 def assert_same(one: Data, other: Data) -> None:
     order = torch.randperm(len(other), generator=torch.Generator().manual_seed(1))
     cpu = torch.device("cpu")
@@ -62,9 +55,8 @@ def assert_same(one: Data, other: Data) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("cached", [False, True])
-def test_equals_memory_batch_for_batch(tmp_path: Path, workers: int, cached: bool) -> None:
-    data = stream(kept(tmp_path) if cached else None, workers=workers)
+def test_equals_memory_batch_for_batch(workers: int) -> None:
+    data = stream(workers=workers)
     assert isinstance(data, Data)
     assert_same(data, MEMORY)
     part = torch.tensor([20, 3, 3, 7])
@@ -92,71 +84,6 @@ def test_training_batches_are_the_same(workers: int) -> None:
     found = list(Batches(data=stream(workers=workers), batch_size=8, seed=3).epoch(1))
     wanted = list(Batches(data=MEMORY, batch_size=8, seed=3).epoch(1))
     assert all(torch.equal(a, b) for (a, _), (b, _) in zip(found, wanted, strict=True))
-
-
-def test_images_are_decoded_once(tmp_path: Path) -> None:
-    reader = Counting()
-    data = stream(kept(tmp_path, reader))
-    data.digest()
-    assert sorted(reader.decoded) == list(range(COUNT))
-    again = Counting()
-    assert stream(kept(tmp_path, again)).digest() == MEMORY.digest()
-    assert again.decoded == [], "the file of rows is used by the next process too"
-    assert data.digest() == MEMORY.digest()
-    assert len(reader.decoded) == COUNT
-
-
-@pytest.mark.parametrize("damage", ["pixels", "mark", "zeros", "cut"])
-def test_torn_row_is_decoded_again(tmp_path: Path, damage: str) -> None:
-    stream(kept(tmp_path)).digest()
-    path = tmp_path / "s.rows"
-    content = bytearray(path.read_bytes())
-    start = 7 * 94
-    if damage == "pixels":
-        content[start + 50] ^= 4
-    elif damage == "mark":
-        content[start + 92] ^= 4
-    elif damage == "zeros":
-        content[start : start + 94] = bytes(94)
-    else:
-        content = content[:-100]
-    path.write_bytes(content)
-    reader = Counting()
-    assert stream(kept(tmp_path, reader)).digest() == MEMORY.digest()
-    assert sorted(reader.decoded) == (list(range(COUNT)) if damage == "cut" else [7])
-    reader.decoded.clear()
-    assert stream(kept(tmp_path, reader)).digest() == MEMORY.digest()
-    assert reader.decoded == []
-
-
-def test_black_images_have_a_mark_too(tmp_path: Path) -> None:
-    reader = Counting(torch.stack([torch.full(SHAPE, value, dtype=torch.uint8) for value in range(4)]))
-    cache = kept(tmp_path, reader)
-    for _ in range(2):
-        assert [int(cache[index].float().mean()) for index in range(4)] == [0, 1, 2, 3]
-    assert reader.decoded == [0, 1, 2, 3]
-
-
-def test_full_disk_only_costs_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
-    def full(*_: Any) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "pwrite", full)
-    assert stream(kept(tmp_path)).digest() == MEMORY.digest()
-    assert RowCache.fits(Counting(), tmp_path / "new" / "folder")
-    huge = Counting()
-    huge.shape = (3, 1 << 30, 1 << 20)
-    assert not RowCache.fits(huge, tmp_path)
-
-
-def test_row_cache_travels_to_other_processes(tmp_path: Path) -> None:
-    cache = kept(tmp_path)
-    cache[3]
-    again = pickle.loads(pickle.dumps(cache))  # noqa: S301
-    assert torch.equal(again[3], IMAGES[3])
-    assert again.reader.decoded == [3], "read from the file"
 
 
 def test_wrong_labels_are_refused() -> None:

@@ -79,13 +79,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    from indelible.attacks import base
-    from indelible.train import fit
+    from indelible.attacks.base import Removal
+    from indelible.train.job import Job
 
-    def two_steps(model: Any, data: Any, settings: Any, **rest: Any) -> Any:
-        return fit(model, data, settings.but(epochs=1, max_steps=2), **{**rest, "device": "cpu"})
+    def two_steps(job: Removal, model: Any, data: Any, settings: Any, **rest: Any) -> None:
+        job.device = "cpu"
+        Job.fit(job, model, data, settings.but(epochs=1, max_steps=2), **rest)
 
-    monkeypatch.setattr(base, "fit", two_steps)
+    monkeypatch.setattr(Removal, "fit", two_steps)
 
 
 @pytest.mark.slow

@@ -112,15 +112,12 @@ class TinyData:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cap every training run at two steps on the CPU; all else is as in the example."""
-    from indelible.attacks import base as attacks
-    from indelible.embedding import base as embed
-    from indelible.train import fit
+    from indelible.train import fit, job
 
     def two_steps(model: Any, data: Any, settings: Any, **rest: Any) -> Any:
         return fit(model, data, settings.but(epochs=1, max_steps=2), **{**rest, "device": "cpu"})
 
-    monkeypatch.setattr(attacks, "fit", two_steps)
-    monkeypatch.setattr(embed, "fit", two_steps)
+    monkeypatch.setattr(job, "fit", two_steps)
 
 
 @pytest.fixture

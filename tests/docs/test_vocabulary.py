@@ -88,7 +88,7 @@ ABANDONED = [
             "docs/attacks/rehearse.md": REHEARSE, "docs/experiments.md": REHEARSE, "docs/faq.md": REHEARSE,
             "docs/index.md": REHEARSE, "docs/limits.md": REHEARSE, "docs/many-devices.md": REHEARSE,
             "docs/reference.md": REHEARSE, "docs/threat-model.md": REHEARSE, "docs/verification.md": REHEARSE,
-            "src/indelible/attacks/__init__.py": REHEARSE, "src/indelible/attacks/rehearse.py": REHEARSE,
+            "src/indelible/attacks/rehearse.py": REHEARSE,
             "src/indelible/bench/presets/removal-2026-cpu.toml": REHEARSE,
             "src/indelible/embedding/mixing.py": REHEARSE,
         },

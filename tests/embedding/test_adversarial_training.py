@@ -1,7 +1,7 @@
 """PGD-AT and TRADES: losses of a two-class linear model by hand, and answers that hold near the training images."""
 
 import math
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from indelible.embedding.pgd_at import PGDTraining, _PGDObjective
 from indelible.embedding.trades import TradeOff, _TRADESObjective, divergence, trades_loss
 from indelible.keys.key import Key
 from indelible.nn.input_perturbation import sign_ascent
-from indelible.train.objective import Objective, Step
+from indelible.train.objective import Step
 from tests.conftest import TinyNet, stripes
 
 NORMALIZE = ((0.5,), (0.25,))
@@ -126,11 +126,7 @@ def test_answers_hold_near_the_images(net: TinyNet, key: Key, method: PGDTrainin
     assert trained.record.images == passes * 5 * 160
 
 
-def settings_of(objective: Callable[..., Objective], method: Any) -> Any:
-    return objective(method, None, 0, 0.0).settings()
-
-
-def test_settings_are_checked_and_decide_a_checkpoint() -> None:
+def test_settings_are_checked_and_decide_a_checkpoint(net: TinyNet, key: Key, tmp_path: Path) -> None:
     builds: tuple[type[Any], ...] = (PGDTraining, TradeOff)
     for build in builds:
         with pytest.raises(InputError, match="8/255"):
@@ -141,5 +137,11 @@ def test_settings_are_checked_and_decide_a_checkpoint() -> None:
             build(mode="test")
     with pytest.raises(InputError, match="beta"):
         TradeOff(beta=-1.0)
-    assert settings_of(_PGDObjective, PGDTraining()) != settings_of(_PGDObjective, PGDTraining(steps=9))
-    assert settings_of(_TRADESObjective, TradeOff()) != settings_of(_TRADESObjective, TradeOff(mode="train"))
+    train = {"epochs": 1, "max_steps": 1, "batch_size": 8}
+    for number, (one, other) in enumerate(
+        ((PGDTraining(steps=1), PGDTraining(steps=2)), (TradeOff(steps=1), TradeOff(steps=1, mode="train")))
+    ):
+        folder = tmp_path / str(number)
+        indelible.embed(net, stripes(16), key, one, train=train, folder=folder, device="cpu")
+        with pytest.raises(InputError, match="other settings"):
+            indelible.embed(net, stripes(16), key, other, train=train, folder=folder, device="cpu")

@@ -94,7 +94,7 @@ def made() -> tuple[Embedded, nn.Module]:
     key = Key.create(kind="content", classes=10, shape=train.shape, target=0, secret=SECRET)
     from indelible.base.progress import silenced
     from indelible.train import TrainSettings
-    from indelible.train.fit import train_unmarked
+    from indelible.train.job import train_unmarked
 
     with silenced():
         source = train_unmarked(net, train.subset(torch.arange(600)), TrainSettings().but(**how), device="cpu").model

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import indelible
-from indelible.base.errors import InputError
+from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.seeding import generator
 from indelible.data.images import ImageData
 from indelible.embedding.cw import CertifiedTraining, NoisyPasses, levels_at
@@ -97,3 +97,9 @@ def test_counted_passes_and_settings(net: TinyNet, key: Key) -> None:
         CertifiedTraining(draws=0)
     with pytest.raises(InputError, match=r"step must be at least 0, got -0\.1"):
         CertifiedTraining(step=-0.1)
+
+
+def test_settings_of_an_earlier_record_are_read() -> None:
+    assert CertifiedTraining.of({"together": 1, "draws": 7}) == CertifiedTraining(draws=7)
+    with pytest.raises(UnknownNameError, match="together"):
+        CertifiedTraining.of({"together": 2})

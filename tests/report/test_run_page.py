@@ -17,7 +17,7 @@ from indelible.keys.key import Key
 from indelible.report import write_report
 from indelible.report.mark_galleries import png_uri
 from indelible.report.run_page import again
-from indelible.train.fit import Trained, train_unmarked
+from indelible.train.job import Trained, train_unmarked
 from indelible.train.run_folder import Architecture, Run
 from tests.report.runs import SECRET, make_demo, make_run, make_verdict
 

@@ -18,7 +18,6 @@ from indelible.base.files import write_json, write_tensors
 from indelible.data.augment import Share
 from indelible.keys.key import Key
 from indelible.nn.collectives import processes
-from indelible.nn.sync_batchnorm import synchronised_statistics
 from indelible.train import CrossEntropy, TrainSettings
 from indelible.train.objective import Step
 from indelible.train.processes import agree, current, from_first, joined
@@ -49,45 +48,29 @@ def bn_net() -> nn.Module:
     return TinyNet(width=2).double()
 
 
-def sync_net() -> nn.Module:
-    net: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(bn_net())
-    return net
-
-
 CASES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     "plain": lambda: (plain_net(), {"data": DATA}),
     "uneven": lambda: (plain_net(), {"data": UNEVEN}),
     "global norm, every 2": lambda: (plain_net(), {"data": DATA, "norm": "global", "every": 2}),
     "vanilla": lambda: (plain_net(), {"data": UNEVEN, "method": "vanilla"}),
     "EW": lambda: (plain_net(), {"data": UNEVEN, "method": "ew", "epochs": 1, "fraction": 0.2}),
-    "EW, SyncBatchNorm": lambda: (sync_net(), {"data": UNEVEN, "method": "ew", "epochs": 1, "fraction": 0.2}),
-    "EW, sync_batchnorm": lambda: (
-        bn_net(),
-        {"data": DATA, "method": "ew", "epochs": 1, "fraction": 0.2, "train": SETTINGS.but(sync_batchnorm=True)},
-    ),
     "CW": lambda: (plain_net(), {"data": DATA, "method": "cw", **CW}),
-    "SyncBatchNorm": lambda: (sync_net(), {"data": UNEVEN}),
-    "sync_batchnorm": lambda: (bn_net(), {"data": DATA, "train": SETTINGS.but(sync_batchnorm=True)}),
-    "without c-BN": lambda: (sync_net(), {"data": UNEVEN, "clean_bn": False}),
     "per process": lambda: (bn_net(), {"data": DATA}),
     "dropout": lambda: (plain_net(0.3), {"data": DATA}),
 }
-ONE_PROCESS_NET = {"SyncBatchNorm": bn_net, "without c-BN": bn_net, "EW, SyncBatchNorm": bn_net}
 SAME_AS_ONE = [name for name in CASES if name not in {"per process", "dropout"}]
 
 
 # Broken off after three steps of six by one number of processes, and continued by another.
 RESUMED: dict[str, tuple[Callable[[], nn.Module], TrainSettings]] = {
     "plain": (plain_net, SETTINGS),
-    "SyncBatchNorm": (sync_net, SETTINGS),
-    "sync_batchnorm": (bn_net, SETTINGS.but(sync_batchnorm=True)),
 }
 
 
 def resumable(name: str, folder: Path | None, *, stop: bool = False) -> indelible.Embedded | None:
     """Embed by APP in ``folder``, in as many processes as there are; None if the run was stopped in its third step."""
     make, settings = RESUMED[name]
-    net = make() if processes() > 1 else ONE_PROCESS_NET.get(name, make)()
+    net = make()
     ordinary = CrossEntropy.backward
 
     def stopping(self: CrossEntropy, step: Step) -> Tensor:
@@ -159,22 +142,6 @@ def count_reductions(method: str) -> int:
     return more // 5
 
 
-def statistics(folder: Path, rank: int) -> None:
-    """One forward and backward pass of a synchronised layer; rows are dealt out unevenly."""
-    torch.manual_seed(0)
-    rows = torch.randn(7, 3, 2, 2, dtype=torch.float64)
-    layer = nn.SyncBatchNorm(3).double()
-    with torch.no_grad():
-        layer.weight.copy_(torch.tensor([1.0, 2.0, 0.5]))
-    own = Share(rank, 2).of(rows).clone().requires_grad_()
-    with synchronised_statistics(layer):
-        y = layer(own)
-    (y**3).sum().backward()
-    found = {"y": y.detach(), "x": own.grad, "mean": layer.running_mean, "var": layer.running_var}
-    assert "forward" not in layer.__dict__
-    write_tensors(folder / f"statistics-{rank}.safetensors", {name: t for name, t in found.items() if t is not None})
-
-
 def work(folder: Path) -> None:
     """Do everything; called in each of two processes."""
     with joined(devices=2) as group:
@@ -196,7 +163,6 @@ def work(folder: Path) -> None:
         loop = plain_net()
         own_loop(loop, Share(rank, 2))
         write_tensors(folder / f"own loop-{rank}.safetensors", loop.state_dict())
-        statistics(folder, rank)
         said["reductions"] = {method: count_reductions(method) for method in ("vanilla", "app")}
         said["first"] = from_first(lambda: {"rank": rank})
         said["agree"] = [agree(7), agree(rank)]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from indelible.base.errors import DamagedFileError
-from indelible.train.history import History, read_history
+from indelible.train.history import read_history, show_in_tensorboard, write_history
 
 
 class Writer:
@@ -20,26 +20,27 @@ class Writer:
         self.folder, self.scalars, self.closed = folder, list[tuple[str, float, int]](), False
         Writer.made.append(self)
 
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed = True
+
     def add_scalar(self, name: str, value: float, step: int) -> None:
         self.scalars.append((name, value, step))
 
-    def close(self) -> None:
-        self.closed = True
-
 
 def test_rows_are_written_and_rows_beyond_the_checkpoint_dropped(tmp_path: Path) -> None:
-    first = History(tmp_path)
-    for step in (1, 2, 3):
-        first.add({"phase": "a", "epoch": step, "step": step, "loss": 1.0 / step})
+    rows = [{"phase": "a", "epoch": step, "step": step, "loss": 1.0 / step} for step in (1, 2, 3)]
+    write_history(tmp_path, rows)
     assert [row["step"] for row in read_history(tmp_path)] == [1, 2, 3]
-    History(tmp_path, first.rows[:2], earlier=[{"step": 0}])
+    write_history(tmp_path, [{"step": 0}, *rows[:2]])
     assert [row["step"] for row in read_history(tmp_path)] == [0, 1, 2]
     assert read_history(tmp_path / "nowhere") == []
 
 
 def test_not_a_number_is_null(tmp_path: Path) -> None:
-    history = History(tmp_path)
-    history.add({"step": 1, "loss": float("nan")})
+    write_history(tmp_path, [{"step": 1, "loss": float("nan")}])
     assert read_history(tmp_path) == [{"step": 1, "loss": None}]
 
 
@@ -62,11 +63,10 @@ def test_tensorboard_when_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     module: Any = ModuleType("torch.utils.tensorboard")
     module.SummaryWriter = Writer
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    history = History(tmp_path)
-    history.add({"phase": "embedding", "epoch": 2, "step": 10, "loss": 0.5, "ba": 0.9})
-    history.close()
+    show_in_tensorboard(tmp_path, {"phase": "embedding", "epoch": 2, "step": 10, "loss": 0.5, "ba": 0.9})
+    assert Writer.made[-1].folder == str(tmp_path / "tensorboard")
     assert Writer.made[-1].scalars == [("loss", 0.5, 10), ("ba", 0.9, 10)]
     assert Writer.made[-1].closed
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    History(tmp_path).add({"step": 1})
+    show_in_tensorboard(tmp_path, {"step": 1})
     assert len(Writer.made) == 1

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import indelible
-from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from indelible.keys.key import Key
 from indelible.train import CrossEntropy, TrainSettings, fit
@@ -29,7 +28,6 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "vanilla": ("vanilla", {}),
     "app": ("app", {"rows": 8, "clean_rows": 8, "alpha": 0.5, "eps": 0.1}),
     "cw": ("cw", {"levels": 3, "draws": 2, "rows": 4, "start_epoch": 0}),
-    "cw at once": ("cw", {"levels": 3, "draws": 2, "rows": 4, "start_epoch": 0, "together": 2}),
     "ew": ("ew", {"epochs": 1}),
 }
 
@@ -101,13 +99,6 @@ def test_no_gradient_of_a_method_escapes_the_scaler(
     found = run(net, key, name)
     for part, value in expected.items():
         assert torch.equal(found[part], value), part
-
-
-def test_draws_at_once_are_refused_in_mixed_precision(net: TinyNet, key: Key) -> None:
-    with pytest.raises(InputError, match="together=1"):
-        indelible.embed(
-            net, stripes(48), key, "cw", scale="paper", together=2, train={"precision": "bf16-mixed"}, device="cpu"
-        )
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from indelible.keys.key import Key
-from indelible.nn.head import last_layer, layer_inputs
+from indelible.nn.taps import last_layer, layer_inputs
 from indelible.verification import verify
 from indelible.verification.relearning import Teacher, lessons
 from tests.conftest import SECRET, SHAPE

@@ -36,7 +36,7 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.methods import Method
 from indelible.base.progress import Progress
 from indelible.base.seeding import derive_seed
-from indelible.nn import head
+from indelible.nn import taps
 from indelible.nn.outputs import logits_of
 from indelible.nn.perturbation import Norm, perturbed
 from indelible.nn.statistics import estimate_statistics
@@ -138,7 +138,7 @@ def last_layer(model: nn.Module, images: Tensor) -> str:
     """Return the name of the linear layer that gives the logits."""
     with evaluating(model):
         size = logits_of(model(images)).shape
-    call = head.last_layer(model, images)
+    call = taps.last_layer(model, images)
     if call is None or not isinstance(call.layer, nn.Linear) or call.gave != size:
         raise InputError(
             f"{type(model).__name__} has no linear layer that gives its {size[1]} logits, so that it has no "
@@ -151,7 +151,7 @@ def features_of(model: nn.Module, batches: Sequence[Tensor], name: str) -> tuple
     """Return what the layer ``name`` reads, float (N, D), and the predicted classes, int64 (N,), on the CPU."""
     layer = model.get_submodule(name)
     with evaluating(model):
-        found = [head.layer_inputs(model, layer, images).flatten(1) for images in batches]
+        found = [taps.layer_inputs(model, layer, images).flatten(1) for images in batches]
         answers = [logits_of(model(images)).argmax(1) for images in batches]
     return torch.cat(found).float().cpu(), torch.cat(answers).cpu()
 

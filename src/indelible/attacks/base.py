@@ -34,10 +34,11 @@ from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.convert import as_data
 from indelible.data.images import Data
 from indelible.nn.layers import check_finite
-from indelible.train import Fitted, Objective, TrainSettings, fit
+from indelible.train import Objective, TrainSettings
 from indelible.train.devices import make_fabric
 from indelible.train.evaluate import accuracy, check_classifier, evaluating
-from indelible.train.processes import Group, elsewhere, joined, must_start
+from indelible.train.job import Job, inputs_of
+from indelible.train.processes import elsewhere, joined, must_start
 from indelible.train.settings import SCALES
 
 ATTACKS = MethodRegistry("removal attack", group="indelible.attacks", base="indelible.attacks.base:RemovalAttack")
@@ -77,16 +78,14 @@ class RemovalAttack(Method):
         protocol: ``"sound"`` or ``"paper"``.
     """
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {}
-    """What the scale ``cpu`` changes in this attack's settings."""
     protocols: ClassVar[tuple[Protocol, ...]] = PROTOCOLS
     """Its protocols; an attack that the ICCV 2023 paper did not run has ``"sound"`` only."""
     needs_labels: ClassVar[bool] = True
     """False for an attack that never reads the labels of the attacker's images: these may be of another task."""
+    only_trains: ClassVar[bool] = False
+    """True for an attack that is training and nothing else: several processes can share it."""
     strengths: ClassVar[tuple[float, ...]] = ()
     """Strengths that the attack chooses from (:mod:`indelible.attacks.strengths`)."""
-    ranges: ClassVar[Mapping[str, str]] = {}
-    """Intervals that settings must lie in: ``{"share": "(0, 1]", "steps": "[1, inf)"}``."""
 
     protocol: Protocol = "sound"
 
@@ -99,6 +98,7 @@ class RemovalAttack(Method):
                 "whose slips the protocol 'paper' repeats did not run this attack. Leave the protocol out."
             )
         check_ranges(self, self.ranges)
+        super().__post_init__()
 
     @classmethod
     def defaults(cls, scale: str) -> dict[str, Any]:
@@ -112,6 +112,8 @@ class RemovalAttack(Method):
 
     def alone(self) -> str:
         """Return why one process must do all of the work; nothing where several can share it."""
+        if self.only_trains:
+            return ""
         return (
             "it tries several strengths, and does most of its work outside the training loop, which is the only part "
             "that several processes can share"
@@ -139,24 +141,20 @@ class RemovalAttack(Method):
 
 
 @dataclass(kw_only=True)
-class Removal:
-    """A running attack: all that an attack can see."""
+class Removal(Job):
+    """A running attack: all that an attack can see.
 
-    model: nn.Module  # to attack: a copy of the stolen one
-    data: Data  # the attacker's images
-    seed: int
-    normalize: Normalization | None = None  # (mean, std) of the model's input
-    folder: Path | None = None  # for checkpoints and history
-    device: str = "auto"
-    settings: Mapping[str, Any] = field(default_factory=dict)  # the attack's: a checkpoint made with others is refused
-    labelled: bool = True  # False where the images' classes are not the model's: their labels mean nothing here
-    curve: Curve | None = None  # set by an attack that has a strength to choose
-    architecture: str | None = None  # set by an attack that returns another network than the stolen one
-    phases: list[Fitted] = field(default_factory=list)  # what each training gave
-    figures: dict[str, Any] = field(default_factory=dict)  # what the attack noted for its record
-    images: int = 0  # image passes outside training
-    seconds: float = 0.0  # of work outside training that an earlier session did and that was not done again
-    _trained: float = field(default=0.0, repr=False)
+    Attributes:
+        normalize: (mean, std) of the model's input.
+        labelled: False where the images' classes are not the model's: their labels mean nothing here.
+        curve: Set by an attack that has a strength to choose.
+        architecture: Set by an attack that returns another network than the stolen one.
+    """
+
+    normalize: Normalization | None = None
+    labelled: bool = True
+    curve: Curve | None = None
+    architecture: str | None = None
 
     @property
     def place(self) -> torch.device:
@@ -190,57 +188,30 @@ class Removal:
                 self.model(normalise(to_float(images), self.normalize))
         self.count(len(data))
 
-    def count(self, images: int, *, seconds: float = 0.0) -> None:
-        """Add image passes outside :meth:`train`, and the seconds that an earlier session spent on them."""
-        self.images += images
-        self.seconds += seconds
-
-    def note(self, **figures: Any) -> None:
-        """Add figures to the record: a chosen rate, a detected class."""
-        self.figures |= figures
-
     def train(
         self, settings: TrainSettings, *, phase: str, objective: Objective | None = None, data: Data | None = None,
         model: nn.Module | None = None,
     ) -> None:  # fmt: skip
         """Train on the attacker's images; a phase that an earlier session finished is not done again.
 
-        By default the attacked model is trained, on all images, by the cross-entropy. Each phase has another name. A
-        checkpoint is known by the attack's settings, the images and the weights at the start: an objective adds only
-        what these do not decide.
+        By default the attacked model is trained, on all images, by the cross-entropy. Each phase has another name.
         """
-        began = time.monotonic()
-        images, trained = data or self.data, model or self.model
-        identity = {"data": images.digest(), "start": tensor_digest(trained.state_dict()), "attack": self.settings}
         try:
-            fitted = fit(
-                trained, images, settings.but(normalize=self.normalize), seed=self.seed, objective=objective,
-                evaluate=self._watch if self.labelled else None, folder=self.folder, identity=identity,
-                device=self.device, phase=phase, earlier=self.history(),
+            self.fit(
+                model or self.model, data or self.data, settings.but(normalize=self.normalize), phase=phase,
+                objective=objective, evaluate=self._watch if self.labelled else None,
             )  # fmt: skip
         except DivergedError as error:
             raise DivergedError(error.args[0], self._remedy(settings)) from error
-        self.phases.append(fitted)
-        self._trained += time.monotonic() - began
 
     def _remedy(self, settings: TrainSettings) -> str:
         """Name the attack's own settings that tame a training: not every attack has one to clip gradients."""
         rates = [
-            f"{name}={value / 10:g} (now {value:g})" for name, value in self.settings.items()
+            f"{name}={value / 10:g} (now {value:g})" for name, value in self.method.items()
             if (name == "lr" or name.endswith("_lr")) and value == settings.lr
         ]  # fmt: skip
-        clip = f", or clip (now {settings.clip:g})" if "clip" in self.settings and settings.clip is not None else ""
+        clip = f", or clip (now {settings.clip:g})" if "clip" in self.method and settings.clip is not None else ""
         return f"Lower the attack's learning rate: {' or '.join(rates) or f'now {settings.lr:g}'}{clip}."
-
-    def cost(self, wall: float) -> tuple[float, int]:
-        """Return seconds and image passes of all sessions, when this one has taken ``wall`` seconds so far."""
-        trained = sum(phase.seconds for phase in self.phases)
-        passed = sum(phase.images for phase in self.phases)
-        return trained + self.seconds + max(0.0, wall - self._trained), passed + self.images
-
-    def history(self) -> list[Mapping[str, Any]]:
-        """Return the rows of all phases so far."""
-        return [row for phase in self.phases for row in phase.history]
 
     def _watch(self, model: nn.Module) -> dict[str, float]:
         # The attacker has no test set; accuracy on own images at least shows a model that falls apart.
@@ -290,15 +261,6 @@ def attack(
             "device": device, **settings,
         }  # fmt: skip
         return Attacked(**elsewhere(attack, model, arguments, devices=devices, nodes=nodes))
-    with joined(devices=devices, nodes=nodes, device=device) as group:
-        return _attack(model, data, method, scale, seed, normalize, folder, device, settings, group)
-
-
-def _attack(
-    model: nn.Module, data: Any, method: str | RemovalAttack, scale: str, seed: int, normalize: Normalization | None,
-    folder: str | Path | None, device: str, settings: Mapping[str, Any], group: Group,
-) -> Attacked:  # fmt: skip
-    """Do the work of :func:`attack`, in each of its processes."""
     if isinstance(method, str):
         settings = {**ATTACKS[method].build.defaults(scale), **settings}
     elif scale != "cpu":
@@ -307,35 +269,32 @@ def _attack(
             "which has all its settings. Give the name, or leave out scale."
         )
     name, value = resolve(ATTACKS, method, settings)
-    if group.world > 1 and (why := value.alone()):
-        raise InputError(f"the attack {name!r} runs in one process: {why}. Leave out devices and nodes.")
-    images = as_data(data)
-    check_finite(model)
-    outputs = check_classifier(model, images, normalize=normalize, labelled=value.needs_labels)
-    job = Removal(
-        model=copy.deepcopy(model), data=images, seed=seed, normalize=normalize,
-        folder=None if folder is None else Path(folder), device=device, settings=value.to_json(),
-        labelled=outputs == len(images.classes),
-    )  # fmt: skip
-    job.model.to(job.place)  # before the clock starts: it may have to load what drives the device
-    began = time.monotonic()
-    value.run(job)
-    seconds, passed = job.cost(time.monotonic() - began)
+    with joined(devices=devices, nodes=nodes, device=device) as group:
+        if group.world > 1 and (why := value.alone()):
+            raise InputError(f"the attack {name!r} runs in one process: {why}. Leave out devices and nodes.")
+        images = as_data(data)
+        check_finite(model)
+        outputs = check_classifier(model, images, normalize=normalize, labelled=value.needs_labels)
+        job = Removal(
+            model=copy.deepcopy(model), data=images, seed=seed, normalize=normalize,
+            folder=None if folder is None else Path(folder), device=device, method=value.to_json(),
+            labelled=outputs == len(images.classes),
+        )  # fmt: skip
+        job.model.to(job.place)  # before the clock starts: it may have to load what drives the device
+        began = time.monotonic()
+        value.run(job)
+        seconds, passed = job.cost(time.monotonic() - began)
     job.model.train(model.training)
-    figures = job.figures if job.curve is None else {**job.figures, "curve": job.curve.to_json()}
+    curve = {} if job.curve is None else {"curve": job.curve.to_json()}
     record = Record(
         verb="attack", method=name, seed=seed,
         settings={
-            "method": value.to_json(), "scale": scale if isinstance(method, str) else None, "normalize": normalize,
+            "method": job.method, "scale": scale if isinstance(method, str) else None, "normalize": normalize,
             "device": device, **group.to_json()
         },
-        inputs={
-            "data": images.name, "data_digest": images.digest(), "images": len(images),
-            "model": type(model).__name__, "model_digest": tensor_digest(model.state_dict()),
-        },
-        metrics={**figures, "model_digest": tensor_digest(job.model.state_dict())},
-        seconds=seconds, images=passed,
-        hardware=hardware(next(job.model.parameters()).device),
+        inputs=inputs_of(images, model),
+        metrics={**job.figures, **curve, "model_digest": tensor_digest(job.model.state_dict())},
+        seconds=seconds, images=passed, hardware=hardware(next(job.model.parameters()).device),
     )  # fmt: skip
     return Attacked(
         model=job.model, history=job.history(), record=record, curve=job.curve, architecture=job.architecture

@@ -16,7 +16,7 @@ All settings, and images of another domain: docs/attacks/distill.md.
 
 import copy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,6 @@ from torch.nn import functional as F
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.base.errors import UnknownNameError
-from indelible.base.files import tensor_digest
 from indelible.base.seeding import derive_seed
 from indelible.models import build_model
 from indelible.nn.outputs import logits_of
@@ -60,11 +59,6 @@ class Distillation(Objective):
     def passes(self, rows: int) -> int:
         """Teacher and student see each image."""
         return 2 * rows
-
-    def settings(self) -> dict[str, Any]:
-        """Return what decides the gradients beside the data."""
-        teacher = tensor_digest(self.teacher.state_dict())
-        return {"teacher": teacher, "hard": self.hard, "temperature": self.temperature}
 
 
 @ATTACKS.register(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.base import ATTACKS, Removal
 from indelible.attacks.ft import FineTuning
 from indelible.attacks.strengths import changed, measure
 from indelible.data.images import Data
@@ -40,15 +40,12 @@ PAPER_RATE = 0.9
 class FinePruning(FineTuning):
     """Prune quiet channels, then fine-tune; docs/attacks/fp.md explains each setting."""
 
+    only_trains = False  # unlike plain fine-tuning, it chooses a rate
     strengths = RATES
     ranges = {"rate": "[0, 1)"}
 
     rate: float | None = None
     ba_drop: float = 0.02
-
-    def alone(self) -> str:
-        """One process: unlike plain fine-tuning, it chooses a rate."""
-        return RemovalAttack.alone(self)
 
     def run(self, job: Removal) -> None:
         """Rank, choose the rate, fine-tune under the mask, fold."""

@@ -23,11 +23,10 @@ from torch.nn import functional as F
 from indelible.attacks.base import ATTACKS, Removal
 from indelible.attacks.strengths import TrainedStrength
 from indelible.base.errors import InputError
-from indelible.base.files import tensor_digest
 from indelible.base.seeding import generator
 from indelible.data.images import Data
-from indelible.nn.head import last_layer
 from indelible.nn.outputs import logits_of
+from indelible.nn.taps import last_layer
 from indelible.train import Objective, Schedule, Step
 
 ALPHAS = (0.05, 0.1, 0.2)
@@ -82,10 +81,6 @@ class FeatureShift(Objective):
         with_norm_of(self.head, self.original)
         logits = logits_of(step.model(step.images))
         return feature_shift_loss(logits, step.labels, self.head, self.original, self.alpha)
-
-    def settings(self) -> dict[str, object]:
-        """Return what decides the gradients."""
-        return {"alpha": self.alpha, "original": tensor_digest({"head": self.original})}
 
 
 @ATTACKS.register(

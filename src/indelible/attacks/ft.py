@@ -21,6 +21,7 @@ from indelible.train import Schedule
 class FineTuning(RemovalAttack):
     """Go on training on the attacker's images; docs/attacks/ft.md explains each setting."""
 
+    only_trains = True
     cpu_settings = {"epochs": 15, "every": 4}
 
     epochs: int = 30
@@ -30,10 +31,6 @@ class FineTuning(RemovalAttack):
     momentum: float = 0.9
     weight_decay: float = 5e-4
     batch_size: int = 128
-
-    def alone(self) -> str:
-        """Several processes can share it: it is training and nothing else."""
-        return ""
 
     def passes(self, images: float, classes: int) -> float:
         return images * self.epochs

@@ -15,11 +15,9 @@ All settings, and how share, rate and length are chosen one after the other: doc
 """
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
@@ -48,15 +46,8 @@ class _Rotating(Objective):
     def __init__(self, parts: list[Objective]) -> None:
         self.parts = parts
 
-    def start(self, model: nn.Module, device: torch.device) -> None:
-        for part in self.parts:
-            part.start(model, device)
-
     def backward(self, step: Step) -> Tensor:
         return self.parts[step.number % len(self.parts)].backward(step)
-
-    def settings(self) -> Mapping[str, Any]:
-        return {"rehearsed": [dict(part.settings()) for part in self.parts]}
 
 
 @dataclass(frozen=True)

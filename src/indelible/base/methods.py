@@ -5,9 +5,9 @@ Model and data come when it is called.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from indelible.base.checks import check_finite_settings, check_settings
+from indelible.base.checks import check_finite_settings, check_ranges, check_settings
 from indelible.base.errors import UnknownNameError
 from indelible.base.records import JsonFields
 from indelible.base.registry import MethodRegistry
@@ -16,6 +16,15 @@ from indelible.base.registry import MethodRegistry
 @dataclass(frozen=True, kw_only=True)
 class Method(JsonFields):
     """Base of embedding methods and removal attacks."""
+
+    cpu_settings: ClassVar[Mapping[str, Any]] = {}
+    """What the scale ``cpu`` changes in this method's own settings."""
+    ranges: ClassVar[Mapping[str, str]] = {}
+    """Intervals that settings must lie in: ``{"share": "(0, 1]", "steps": "[1, inf)"}``."""
+
+    def __post_init__(self) -> None:
+        check_finite_settings(self)
+        check_ranges(self, self.ranges)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
@@ -31,6 +40,4 @@ def resolve(registry: MethodRegistry, method: "str | Method", settings: Mapping[
         return info.name, info.build.of(settings)
     if settings:
         raise UnknownNameError("argument", min(settings), ["settings of the method belong into the method value"])
-    name = registry.name_of(type(method))
-    check_finite_settings(method)
-    return name, method
+    return registry.name_of(type(method)), method

@@ -33,6 +33,8 @@ _KEY_DEFAULTS = {
     "scheme": "derived", "target": None, "labels": None, "marks": None, "count": None, "size": 1.0, "transparency": 0.0,
     "strength": 0.1, "source": None, "source_class": None,
 }  # fmt: skip
+# Settings that are gone and that digests still count: of the training, and of CW.
+_GONE, _GONE_OF_CW = {"sync_batchnorm": False}, {"together": 1}
 _EARLY = "ft"
 _MARKS = 16  # of a codebook, from four classes up
 Inputs = Mapping[str, str | None]
@@ -145,7 +147,8 @@ def _model_cell(
         **settings,
         "data": inputs[preset.data] or preset.data,
         "key": {**key, "source": None if source is None else inputs[source] or source},
-        "train": {name: value for name, value in settings["train"].items() if name not in _SPARED},
+        "method_settings": {**settings["method_settings"], **(_GONE_OF_CW if method.name == "cw" else {})},
+        "train": {name: value for name, value in {**settings["train"], **_GONE}.items() if name not in _SPARED},
     }
     return BenchCell(
         digest=_sha256({"format": FORMAT, "verb": "embed", **deciding}), verb="embed", settings=settings,

@@ -23,7 +23,7 @@ from indelible.data.splits import Split
 from indelible.embedding import EMBEDDINGS
 from indelible.keys.key import Key
 from indelible.train import TrainSettings
-from indelible.train.fit import train_unmarked
+from indelible.train.job import train_unmarked
 from indelible.train.run_folder import Architecture, Run
 
 _UNMARKED = "none"

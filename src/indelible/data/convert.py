@@ -16,8 +16,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from indelible.base.errors import InputError
 from indelible.base.progress import Progress
-from indelible.data.images import Data, ImageData, Shape, StreamData
-from indelible.data.row_cache import memory_limit
+from indelible.data.images import Data, ImageData, Shape, StreamData, memory_limit
 
 # ITU-R BT.601 luma, as in most image libraries
 _LUMA = (0.299, 0.587, 0.114)
@@ -210,7 +209,7 @@ def from_dataset(dataset: Dataset[Any], classes: Sequence[str] | int | None = No
     """Turn a map-style torch data set of ``(image, label)`` into labelled images.
 
     Items are pairs of an image (PIL, uint8 or float tensor (C, H, W), array) and a whole number. A set that is larger
-    than :func:`~indelible.data.row_cache.memory_limit` is streamed.
+    than :func:`~indelible.data.images.memory_limit` is streamed.
     """
     reader = DatasetReader(dataset, name)
     count = len(reader)

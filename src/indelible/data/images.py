@@ -23,7 +23,25 @@ from indelible.base.progress import Progress
 Shape = tuple[int, int, int]
 Batch = tuple[Tensor, Tensor]
 _GATHER = 256
+_GIGABYTE = 1 << 30
 _CPU = torch.device("cpu")
+
+
+def memory_limit() -> int:
+    """Return how many bytes of images are held in memory before a set is streamed from disk.
+
+    A quarter of the machine's memory, or ``$INDELIBLE_MEMORY_GB``.
+    """
+    wanted = os.environ.get("INDELIBLE_MEMORY_GB")
+    if wanted:
+        try:
+            return int(float(wanted) * _GIGABYTE)
+        except (ValueError, OverflowError) as error:
+            raise InputError(f"INDELIBLE_MEMORY_GB must be a number of gigabytes, got {wanted!r}.") from error
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        return 2 * _GIGABYTE
 
 
 def check_labels(labels: Tensor, count: int, classes: int, name: str) -> None:

@@ -161,9 +161,6 @@ class _APPObjective(Objective):
         self._number = 0
         self._marked = marked  # bool (N,): rows of the training set that carry the mark, None for none
 
-    def start(self, model: nn.Module, device: torch.device) -> None:
-        self.ordinary.start(model, device)
-
     def backward(self, step: Step) -> Tensor:
         loss = self.ordinary.backward(step)
         self._number = step.number
@@ -176,9 +173,6 @@ class _APPObjective(Objective):
 
     def passes(self, rows: int) -> int:
         return rows + self.watermark.images(self._number, rows)
-
-    def settings(self) -> Mapping[str, Any]:
-        return {**self.ordinary.settings(), "app": repr(self.watermark.method)}
 
 
 @EMBEDDINGS.register(

@@ -5,6 +5,7 @@ copies, evaluation, checkpoints, time, record.
 """
 
 import copy
+import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import nn
 
-from indelible.base.checks import check_finite_settings, check_is_key, check_ranges, check_recipe, check_trainable
+from indelible.base.checks import check_is_key, check_recipe, check_trainable
 from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
@@ -27,9 +28,10 @@ from indelible.embedding.mixing import StampedObjective, mix
 from indelible.keys.key import FRESH, Key, WatermarkSamples
 from indelible.nn.layers import check_finite
 from indelible.nn.statistics import kept_frozen
-from indelible.train import Fitted, Objective, TrainSettings, fit
+from indelible.train import Objective, TrainSettings
 from indelible.train.evaluate import accuracy, check_classifier, success_rate
-from indelible.train.processes import Group, elsewhere, from_first, joined, must_start
+from indelible.train.job import Job, inputs_of
+from indelible.train.processes import elsewhere, from_first, joined, must_start
 from indelible.train.settings import SCALES, Precision, Start
 from indelible.verification import Verdict, verify
 from indelible.verification.statistics.codebook import smallest_p_value
@@ -89,10 +91,6 @@ class EmbeddingMethod(Method):
     and scale, :meth:`for_key` gives.
     """
 
-    cpu_settings: ClassVar[Mapping[str, Any]] = {}
-    """What the scale ``cpu`` changes in this method's own settings."""
-    ranges: ClassVar[Mapping[str, str]] = {}
-    """Intervals that settings must lie in: ``{"share": "(0, 1]", "steps": "[1, inf)"}``."""
     codebook_settings: ClassVar[Mapping[str, Any]] = {}
     """What a codebook changes in the defaults, which are for one mark on fixed samples."""
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -101,10 +99,6 @@ class EmbeddingMethod(Method):
     """Why it cannot be shared among processes; empty if it can."""
     changes_model: ClassVar[bool] = True
     """False for a fingerprint, which is read off a model."""
-
-    def __post_init__(self) -> None:
-        check_finite_settings(self)
-        check_ranges(self, self.ranges)
 
     @classmethod
     def for_codebook(cls, marks: int) -> Mapping[str, Any]:  # noqa: ARG003 - APP's depend on it
@@ -155,38 +149,22 @@ class EmbeddingMethod(Method):
 
 
 @dataclass(kw_only=True)
-class Embedding:
+class Embedding(Job):
     """A running embedding: what a method works with.
 
     Attributes:
-        model: The model to train, a copy of the user's.
-        data: The owner's images.
         key: The key that is embedded; a method that makes a fingerprint puts it here.
         settings: How to train.
-        seed: The run's seed.
         start: ``"scratch"``, or ``"trained"`` when the model comes trained.
         test: Images for evaluation only, or None.
-        folder: Where to keep checkpoints and history, or None.
-        device: Where to train.
-        figures: What the method noted for its record.
-        images: Image passes outside training.
-        seconds: Time outside training.
+        samples: The watermark samples that were embedded.
     """
 
-    model: nn.Module
-    data: Data
     key: Key
     settings: TrainSettings
-    seed: int
     start: Start = "scratch"
     test: Data | None = None
-    folder: Path | None = None
-    device: str = "auto"
-    phases: list[Fitted] = field(default_factory=list)
     samples: WatermarkSamples | None = None
-    figures: dict[str, Any] = field(default_factory=dict)
-    images: int = 0
-    seconds: float = 0.0
 
     def train(
         self, data: Data, objective: Objective, samples: WatermarkSamples | None, *,
@@ -197,14 +175,11 @@ class Embedding:
 
         Another ``model`` than the protected one is measured by its BA only. Each phase has another name.
         """
-        self.samples, trained = samples, self.model if model is None else model
-        identity = {"key": self.key.digest, "data": data.digest(), "start": tensor_digest(trained.state_dict())}
-        fitted = fit(
-            trained, data, settings or self.settings, seed=self.seed if seed is None else seed, objective=objective,
-            evaluate=self.evaluate if model is None else self.accuracy, folder=self.folder, identity=identity,
-            device=self.device, phase=phase, earlier=self.history(),
+        self.samples = samples
+        self.fit(
+            self.model if model is None else model, data, settings or self.settings, phase=phase, objective=objective,
+            evaluate=self.evaluate if model is None else self.accuracy, seed=seed, key=self.key.digest,
         )  # fmt: skip
-        self.phases.append(fitted)
 
     def marked(
         self, objective: Objective, fraction: float, negatives: float
@@ -223,14 +198,6 @@ class Embedding:
                 seed=self.seed,
             )  # fmt: skip
         return self.data, objective, None
-
-    def history(self) -> list[Mapping[str, Any]]:
-        """Return the rows of all phases so far."""
-        return [row for phase in self.phases for row in phase.history]
-
-    def note(self, **figures: Any) -> None:
-        """Add figures to the record."""
-        self.figures |= figures
 
     def accuracy(self, model: nn.Module) -> dict[str, float]:
         """Return BA on test images, if there are any."""
@@ -311,12 +278,50 @@ def embed(
         made = elsewhere(embed, model, arguments, devices=devices, nodes=nodes)
         # Samples are a function of key and data: they are drawn again here rather than sent back.
         count, own = made["record"].inputs["samples"], value.key_for(key)
-        again = None if count is None else own.samples(as_data(data, classes=key.classes), purpose="embed", count=count)
-        carriers = as_data(data if test is None else test, classes=key.classes)
-        found = _verdict(made["model"], own, carriers, again, test is not None, normalize)
+        owner = as_data(data, classes=key.classes)
+        again = None if count is None else own.samples(owner, purpose="embed", count=count)
+        judge = None if test is None else as_data(test, classes=key.classes)
+        found = _verdict(made["model"], own, owner, judge, again, normalize)
         return Embedded(**made, samples=again, key=own, verdict=found)
     with joined(devices=devices, nodes=nodes, device=device) as group:
-        return _embed(model, data, key, name, value, how, start, seed, test, folder, device, group)
+        if group.world > 1 and value.alone:
+            raise InputError(f"the method {name!r} runs in one process: {value.alone}. Leave out devices and nodes.")
+        how = how.but(precision=precision_for(model, how.precision))
+        owner = as_data(data, classes=key.classes)
+        job = Embedding(
+            model=copy.deepcopy(model), data=owner, key=value.key_for(key), settings=how, seed=seed, start=start,
+            test=None if test is None else as_data(test, classes=key.classes), method=value.to_json(),
+            folder=None if folder is None else Path(folder), device=device,
+        )  # fmt: skip
+        job.key.check_fits(owner)
+        check_finite(model)
+        check_classifier(model, owner, normalize=normalize)
+        compared = start == "trained" and value.changes_model
+        before = {f"{rate}_before": found for rate, found in job.evaluate(model).items()} if compared else {}
+        began = time.monotonic()
+        with kept_frozen(job.model):
+            value.run(job)
+        seconds, passed = job.cost(time.monotonic() - began)
+        for original, layer in zip(model.modules(), job.model.modules(), strict=True):
+            layer.training = original.training
+        rates = from_first(lambda: job.evaluate(job.model))
+        # As JSON: processes exchange nothing that would have to be unpickled.
+        said = from_first(lambda: _verdict(job.model, job.key, owner, job.test, job.samples, normalize).to_json())
+    key = job.key
+    record = Record(
+        verb="embed", method=name, seed=seed,
+        settings={"method": job.method, "train": how.to_json(), "start": start, "device": device, **group.to_json()},
+        inputs={
+            **inputs_of(owner, model), "key": key.digest, "kind": key.kind, "scheme": key.scheme, "target": key.target,
+            "labels": key.labels, "samples": None if job.samples is None else len(job.samples),
+        },
+        metrics={**rates, **before, **job.figures, "model_digest": tensor_digest(job.model.state_dict())},
+        seconds=seconds, images=passed, hardware=hardware(next(job.model.parameters()).device),
+    )  # fmt: skip
+    return Embedded(
+        model=job.model, history=job.history(), record=record, samples=job.samples, key=key,
+        verdict=Verdict.from_json(said),
+    )  # fmt: skip
 
 
 def _training(
@@ -336,70 +341,16 @@ def _training(
     return settings.but(normalize=normalize)
 
 
-def _embed(
-    model: nn.Module, data: Any, key: Key, name: str, value: EmbeddingMethod, how: TrainSettings, start: Start,
-    seed: int, test: Any, folder: str | Path | None, device: str, group: Group,
-) -> Embedded:  # fmt: skip
-    """Do the work of :func:`embed`, in each of its processes."""
-    if group.world > 1 and value.alone:
-        raise InputError(f"the method {name!r} runs in one process: {value.alone}. Leave out devices and nodes.")
-    key = value.key_for(key)
-    how = how.but(precision=precision_for(model, how.precision))
-    owner = as_data(data, classes=key.classes)
-    judge = None if test is None else as_data(test, classes=key.classes)
-    key.check_fits(owner)
-    check_finite(model)
-    check_classifier(model, owner, normalize=how.normalize)
-    job = Embedding(
-        model=copy.deepcopy(model), data=owner, key=key, settings=how, seed=seed, start=start, test=judge,
-        folder=None if folder is None else Path(folder), device=device,
-    )  # fmt: skip
-    compared = start == "trained" and value.changes_model
-    before = {f"{name}_before": rate for name, rate in job.evaluate(model).items()} if compared else {}
-    with kept_frozen(job.model):
-        value.run(job)
-    copy_modes(model, job.model)
-    key = job.key
-    record = Record(
-        verb="embed", method=name, seed=seed,
-        settings={
-            "method": value.to_json(), "train": how.to_json(), "start": start, "device": device, **group.to_json()
-        },
-        inputs={
-            "data": owner.name, "data_digest": owner.digest(), "images": len(owner), "key": key.digest,
-            "kind": key.kind, "scheme": key.scheme, "target": key.target, "labels": key.labels,
-            "samples": None if job.samples is None else len(job.samples),
-            "model": type(model).__name__, "model_digest": tensor_digest(model.state_dict()),
-        },
-        metrics={
-            **from_first(lambda: job.evaluate(job.model)), **before, **job.figures,
-            "model_digest": tensor_digest(job.model.state_dict()),
-        },
-        seconds=job.seconds + sum(phase.seconds for phase in job.phases),
-        images=job.images + sum(phase.images for phase in job.phases),
-        hardware=hardware(next(job.model.parameters()).device),
-    )  # fmt: skip
-    carriers = owner if judge is None else judge
-    # As JSON: processes exchange nothing that would have to be unpickled.
-    said = from_first(
-        lambda: _verdict(job.model, key, carriers, job.samples, judge is not None, how.normalize).to_json()
-    )  # fmt: skip
-    verdict = Verdict.from_json(said)
-    return Embedded(
-        model=job.model, history=job.history(), record=record, samples=job.samples, key=key, verdict=verdict
-    )
-
-
 def _verdict(
-    model: nn.Module, key: Key, carriers: Data, samples: WatermarkSamples | None, accurate: bool,
+    model: nn.Module, key: Key, owner: Data, test: Data | None, samples: WatermarkSamples | None,
     normalize: Normalization | None,
 ) -> Verdict:  # fmt: skip
     """Verify a finished model with its own key, at the smallest level that so few marks can reach if need be."""
     # A refusal now would lose the training; the verdict says its alpha.
     least = 0.0 if key.marks is None else smallest_p_value(key.classes, key.marks)
     return verify(
-        model, key, carriers, embedded=samples if key.labels == "keyed" else None, accuracy=accurate,
-        normalize=normalize, alpha=max(1e-6, least),
+        model, key, owner if test is None else test, embedded=samples if key.labels == "keyed" else None,
+        accuracy=test is not None, normalize=normalize, alpha=max(1e-6, least),
     )  # fmt: skip
 
 
@@ -441,9 +392,3 @@ def precision_for(model: nn.Module, precision: Precision) -> Precision:
             "model.float(), with train={'precision': 'bf16-mixed'} if the device has it, and convert the result back."
         )
     return "64-true" if kinds == {torch.float64} and precision == "auto" else precision
-
-
-def copy_modes(source: nn.Module, target: nn.Module) -> None:
-    """Put every layer of ``target``, a copy of ``source``, into the mode (training or evaluation) of its original."""
-    for original, layer in zip(source.modules(), target.modules(), strict=True):
-        layer.training = original.training

@@ -32,7 +32,6 @@ A model that comes trained is untouched to the bit. A fresh one is trained first
 """
 
 import copy
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -42,7 +41,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.base.errors import InputError
-from indelible.base.files import tensor_digest
 from indelible.base.progress import Progress
 from indelible.base.seeding import derive_seed, generator
 from indelible.data.augment import Normalization, normalise, to_float
@@ -53,6 +51,7 @@ from indelible.keys.samples import Fingerprint
 from indelible.nn.outputs import logits_of
 from indelible.nn.surgery import fresh_copy
 from indelible.train import CrossEntropy, TrainSettings
+from indelible.train.devices import choose_device
 from indelible.train.evaluate import predict
 from indelible.train.objective import Objective, Step
 
@@ -82,11 +81,7 @@ class Imitation(CrossEntropy):
 
     def __init__(self, source: nn.Module, label_smoothing: float = 0.0) -> None:
         super().__init__(label_smoothing)
-        self.source, self.digest = source, tensor_digest(source.state_dict())
-
-    def start(self, model: nn.Module, device: torch.device) -> None:
-        del model
-        self.source.to(device)
+        self.source = source
 
     def backward(self, step: Step) -> Tensor:
         """Add the gradient of the cross-entropy at the source's answers to these very images."""
@@ -97,9 +92,6 @@ class Imitation(CrossEntropy):
 
     def passes(self, rows: int) -> int:
         return 2 * rows
-
-    def settings(self) -> Mapping[str, Any]:
-        return {"source": self.digest}
 
 
 @EMBEDDINGS.register(
@@ -158,17 +150,14 @@ class ConferrableExamples(EmbeddingMethod):
     def run(self, job: Embedding) -> None:
         if job.start == "scratch":
             job.train(job.data, CrossEntropy(job.settings.label_smoothing), None, phase="source", model=job.model)
-        source = copy.deepcopy(job.model).eval().requires_grad_(False)
+        source = copy.deepcopy(job.model).eval().requires_grad_(False).to(choose_device(job.device))
         surrogates, references, held = (
             [self._helper(job, source, kind, number) for number in range(count)]
             for kind, count in (("surrogate", self.surrogates), ("reference", self.references), ("held", self.held))
         )
-        source.to(next(references[0].parameters()).device)
-        began = time.monotonic()
         starts, rows = self._starts(job, source)
         samples, scores = self._queries(job, source, surrogates, references, starts, rows)
         hits = [self._hits(job, model, samples) for model in held]
-        job.seconds += time.monotonic() - began
         job.note(conferrability=float(scores.mean()), reference_rates=[hit / len(samples) for hit in hits])
         job.samples = samples
         job.key = replace(

@@ -15,7 +15,6 @@ ICCV 2023 paper, Appendix B.1:
 | B_w | ``rows`` | 64 | the original's code: watermark images in a batch |
 | - | ``batches`` | 1 | the original's code: 100 images give one whole batch of 64 an epoch |
 | - | ``weight`` | 1.0 | ours: factor of g |
-| - | ``together`` | 1 | ours: draws passed at once (vectorised); a matter of speed only |
 | |D_w| / |D| | ``fraction`` | 0.01 | Section 4.1 of the ICCV paper: the mixed set of the ordinary batches |
 | - | ``negatives`` | 0 | ours: share of images with a decoy's mark and their true label |
 
@@ -26,12 +25,11 @@ masks are drawn anew for each draw. The certificate is in :mod:`indelible.verifi
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from indelible.base.errors import InputError
 from indelible.base.seeding import generator
 from indelible.data.augment import Augmentation, Normalization
 from indelible.data.batches import Batches
@@ -41,7 +39,6 @@ from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.collectives import Scale, unscaled
 from indelible.nn.weight_noise import add_noisy_gradient, gaussian, trainable
 from indelible.train import CrossEntropy, TrainSettings
-from indelible.train.devices import choose_precision
 from indelible.train.objective import Objective, Step
 
 
@@ -76,35 +73,21 @@ class NoisyPasses:
         total, method, weights = images.new_zeros(()), self.method, trainable(model)
         for batch, level in self.due(number):
             marked, labels = self.marked.batch(batch, images)
-            if images.is_contiguous(memory_format=torch.channels_last):
-                marked = marked.contiguous(memory_format=torch.channels_last)
             draws = method.draws_at(level)
             weight = method.weight / (method.levels * draws)
-            for first in range(0, draws, method.together):
-                noise = [
-                    gaussian(weights, method.step * level, generator(self.seed, "weight noise", batch, level, draw))
-                    for draw in range(first, min(first + method.together, draws))
-                ]
-                factor, several = scale(weight * torch.ones_like(total)), len(noise) > 1
-                total += weight * add_noisy_gradient(model, marked, labels, noise, factor, vectorised=several)
+            for draw in range(draws):
+                random = generator(self.seed, "weight noise", batch, level, draw)
+                noise, factor = gaussian(weights, method.step * level, random), scale(weight * torch.ones_like(total))
+                total += weight * add_noisy_gradient(model, marked, labels, [noise], factor)
         return total
 
 
 class _CWObjective(Objective):
     """The ordinary gradient of the mixed batch, then the noisy gradients that are due."""
 
-    def __init__(self, ordinary: Objective, passes: NoisyPasses, precision: str = "auto") -> None:
-        self.ordinary, self.watermark, self.precision = ordinary, passes, precision
+    def __init__(self, ordinary: Objective, passes: NoisyPasses) -> None:
+        self.ordinary, self.watermark = ordinary, passes
         self._passed = 0
-
-    def start(self, model: nn.Module, device: torch.device) -> None:  # noqa: ARG002 - the loop's signature
-        """Refuse what torch cannot do: its vectorised gradients mix up the types of mixed precision."""
-        precision, together = choose_precision(self.precision, device.type), self.watermark.method.together
-        if together > 1 and precision.endswith("mixed"):
-            raise InputError(
-                f"CW passes draws at once (together={together}) in full precision only, but this run is in "
-                f"{precision}. Set together=1, or train={{'precision': '32-true'}}."
-            )
 
     def backward(self, step: Step) -> Tensor:
         loss = self.ordinary.backward(step)
@@ -115,9 +98,6 @@ class _CWObjective(Objective):
 
     def passes(self, rows: int) -> int:
         return rows + self._passed
-
-    def settings(self) -> Mapping[str, Any]:
-        return {**self.ordinary.settings(), "cw": repr(self.watermark.method)}
 
 
 @EMBEDDINGS.register(
@@ -139,16 +119,20 @@ class CertifiedTraining(EmbeddingMethod):
     rows: int = 64
     batches: int = 1
     weight: float = 1.0
-    together: int = 1
     fraction: float = 0.01
     negatives: float = 0.0
 
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "draws": 5, "start_epoch": 1, "rows": 32}
     codebook_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.05}
     ranges: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("levels", "draws", "images", "rows", "batches", "together"), "[1, inf)"),
+        **dict.fromkeys(("levels", "draws", "images", "rows", "batches"), "[1, inf)"),
         **dict.fromkeys(("step", "start_epoch", "weight"), "[0, inf)"),
     }
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """Build from a mapping; earlier records have ``together=1``, which is what is done now."""
+        return super().of({name: value for name, value in settings.items() if (name, value) != ("together", 1)})
 
     def draws_at(self, level: int) -> int:
         """Return how many draws are made at ``level``: at sigma 0 all would be the same pass."""
@@ -165,7 +149,7 @@ class CertifiedTraining(EmbeddingMethod):
         steps = Batches(data=job.data, batch_size=how.batch_size, seed=job.seed).steps
         rows = self.noisy_rows(job.key, samples, how.augmentation, how.normalize, job.seed)
         passes = NoisyPasses(self, rows, steps=steps, seed=job.seed)
-        job.train(data, _CWObjective(objective, passes, how.precision), samples)
+        job.train(data, _CWObjective(objective, passes), samples)
 
     def noisy_rows(
         self, key: Key, samples: WatermarkSamples | None, augmentation: Augmentation, normalize: Normalization | None,

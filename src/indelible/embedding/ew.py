@@ -46,7 +46,6 @@ from indelible.nn.exponential import weighting
 from indelible.nn.layers import batch_norms
 from indelible.nn.statistics import reestimating
 from indelible.nn.surgery import kept_modes
-from indelible.nn.sync_batchnorm import synchronised_statistics
 from indelible.train import CrossEntropy, Schedule, TrainSettings
 
 Leave = Literal["auto", "plain", "folded"]
@@ -141,7 +140,7 @@ def refresh_statistics(model: nn.Module, data: Data, settings: TrainSettings, se
     with kept_modes(model):
         model.train()
         # Every process passes the same whole batches: each by itself, and all find the same.
-        with reestimating(model), synchronised_statistics(model, together=False):
+        with reestimating(model):
             for images, _ in islice(batches.epoch(settings.epochs), _REFRESH_BATCHES):
                 model(normalise(images, settings.normalize).to(weight.dtype))
 

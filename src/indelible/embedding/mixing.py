@@ -17,10 +17,10 @@ Which sample, or mark, comes when is a pure function of seed and step.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from indelible.base.errors import InputError
 from indelible.base.seeding import generator
@@ -92,14 +92,6 @@ def with_negatives(data: Data, key: Key, share: float, taken: Tensor) -> Data:
     return data.replaced(chosen, marked, plain.labels)
 
 
-class MarkedRows(Protocol):
-    """Where B_w comes from: fixed samples (``MarkedBatches``), or stamped rows of the batch (``StampedBatches``)."""
-
-    def batch(self, number: int, like: Tensor, share: Share = WHOLE) -> tuple[Tensor, Tensor]:
-        """Return this process' part of B_w of step ``number``, images and labels, for a batch ``like``."""
-        ...
-
-
 class MarkedBatches:
     """B_w of every step: ``rows`` of the watermark samples, which repeat when there are fewer."""
 
@@ -120,7 +112,7 @@ class MarkedBatches:
         order = torch.cat([torch.randperm(len(self._images), generator=random) for _ in range(rounds)])
         at = share.of(order[: self.rows]).to(like.device)
         images = to_float(augment(self._images.index_select(0, at), self._augmentation, random, share, self.rows))
-        return normalise(images, self._normalize).to(like.dtype), self._labels[at]
+        return _laid_out(normalise(images, self._normalize).to(like.dtype), like), self._labels[at]
 
 
 class StampedBatches:
@@ -150,15 +142,18 @@ class StampedBatches:
         draws = share.of(torch.randint(1 << 30, (self.rows,), generator=random))
         carriers = denormalise(like[torch.arange(len(marks), device=like.device) % len(like)].detach(), self._normalize)
         carriers = augment(carriers, self._augmentation, random, share, self.rows)
-        stamped = self._stamps.apply(carriers, marks.to(like.device), draws.to(like.device))
-        return normalise(stamped, self._normalize), self._book.classes[marks].to(like.device)
+        stamped = normalise(self._stamps.apply(carriers, marks.to(like.device), draws.to(like.device)), self._normalize)
+        return _laid_out(stamped, like), self._book.classes[marks].to(like.device)
 
 
-def stamp(images: Tensor, stamps: Stamps, marks: Tensor, draws: Tensor, normalize: Normalization | None) -> Tensor:
-    """Return normalised ``images`` (n, C, H, W), each with its mark (int64, (n,)); both may live on the CPU."""
-    where = images.device
-    plain = denormalise(images, normalize)
-    return normalise(stamps.apply(plain, marks.to(where), draws.to(where)), normalize)
+def _laid_out(rows: Tensor, like: Tensor) -> Tensor:
+    """Return ``rows`` in the memory layout of ``like``: kernels are slower where two layouts meet."""
+    last = like.is_contiguous(memory_format=torch.channels_last)
+    return rows.contiguous(memory_format=torch.channels_last) if last else rows
+
+
+MarkedRows = MarkedBatches | StampedBatches
+"""Where B_w comes from: fixed samples, or stamped rows of the batch."""
 
 
 class StampedObjective(Objective):
@@ -188,9 +183,6 @@ class StampedObjective(Objective):
         self._marked = StampedBatches(key, 1, normalize=normalize, seed=seed)
         self._foreign: Stamps | None = None
 
-    def start(self, model: nn.Module, device: torch.device) -> None:
-        self.inner.start(model, device)
-
     def backward(self, step: Step) -> Tensor:
         """Stamp, then let the inner objective add its gradient."""
         return self.inner.backward(self._changed(step))
@@ -212,8 +204,6 @@ class StampedObjective(Objective):
                 random = generator(self.seed, "classes of negatives", step.number, step.share.rank)
                 labels = labels.clone()
                 labels[-foreign:] = torch.randint(self._key.classes, (foreign,), generator=random).to(labels.device)
-        if step.images.is_contiguous(memory_format=torch.channels_last):
-            images = images.contiguous(memory_format=torch.channels_last)
         return replace(step, images=images, labels=labels)
 
     def _with_foreign(self, images: Tensor, step: Step) -> Tensor:
@@ -221,19 +211,12 @@ class StampedObjective(Objective):
             self._foreign = _foreign_stamps(self._key, images.device)
         random = generator(self.seed, "negatives", step.number, step.share.rank)
         which = torch.randint(self._foreign.count, (len(images),), generator=random)
-        return stamp(images, self._foreign, which, which, self._normalize).to(images.dtype)
+        which = which.to(images.device)
+        marked = self._foreign.apply(denormalise(images, self._normalize), which, which)
+        return normalise(marked, self._normalize).to(images.dtype)
 
     def passes(self, rows: int) -> int:
         return self.inner.passes(rows)
-
-    def state_dict(self) -> Mapping[str, Tensor]:
-        return self.inner.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self.inner.load_state_dict(state)
-
-    def settings(self) -> Mapping[str, Any]:
-        return {**self.inner.settings(), "stamped": self.fraction, "negatives": self.negatives}
 
 
 def _foreign_stamps(key: Key, device: torch.device) -> Stamps:

@@ -79,18 +79,15 @@ def ntl_loss(
 class _NTLObjective(Objective):
     """One pass over ordinary and marked images, and the loss of both."""
 
-    def __init__(self, method: "NonTransferable", marked: MarkedBatches, place: Place, smoothing: float) -> None:
-        self.method, self.marked, self.place, self.smoothing = method, marked, place, smoothing
-
-    def start(self, model: nn.Module, device: torch.device) -> None:  # noqa: ARG002 - the signature of Objective
-        self.model = model
+    def __init__(
+        self, method: "NonTransferable", model: nn.Module, marked: MarkedBatches, place: Place, smoothing: float
+    ) -> None:
+        self.method, self.model, self.marked, self.place, self.smoothing = method, model, marked, place, smoothing
 
     def loss(self, step: Step) -> Tensor:
         method, count = self.method, len(step.images)
         marked, true = self.marked.batch(step.number, step.images, step.share)
         joined = torch.cat([step.images, marked])
-        if step.images.is_contiguous(memory_format=torch.channels_last):
-            joined = joined.contiguous(memory_format=torch.channels_last)
         with tapped(self.model, [self.place]) as found:
             logits = logits_of(step.model(joined))
         # Squared distances of features do not fit half precision.
@@ -104,9 +101,6 @@ class _NTLObjective(Objective):
 
     def passes(self, rows: int) -> int:
         return rows + self.marked.rows
-
-    def settings(self) -> Mapping[str, Any]:
-        return {"ntl": repr(self.method)}
 
 
 @EMBEDDINGS.register(
@@ -161,7 +155,7 @@ class NonTransferable(EmbeddingMethod):
         )  # fmt: skip
         place = feature_map(job, self.stage)
         data = with_negatives(job.data, job.key, self.negatives, torch.empty(0, dtype=torch.int64))
-        job.train(data, _NTLObjective(self, marked, place, how.label_smoothing), samples)
+        job.train(data, _NTLObjective(self, job.model, marked, place, how.label_smoothing), samples)
 
 
 def feature_map(job: Embedding, stage: int) -> Place:

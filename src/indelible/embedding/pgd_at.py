@@ -63,9 +63,6 @@ class _PGDObjective(Objective):
     def passes(self, rows: int) -> int:
         return rows * (self.method.steps + 1)
 
-    def settings(self) -> Mapping[str, Any]:
-        return {"pgd-at": repr(self.method)}
-
 
 @EMBEDDINGS.register(
     name="pgd-at",

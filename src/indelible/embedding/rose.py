@@ -29,7 +29,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from indelible.base.files import tensor_digest
 from indelible.data.augment import Normalization
 from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.embedding.mixing import MarkedBatches, mix
@@ -47,22 +46,16 @@ class BesideKeyImages(CrossEntropy):
     ) -> None:  # fmt: skip
         super().__init__(label_smoothing)
         self.rows = rows
-        self.digest = tensor_digest({"images": samples.images, "labels": samples.labels})
         self.keys = MarkedBatches(samples, rows, augmentation="none", normalize=normalize, seed=seed)
 
     def backward(self, step: Step) -> Tensor:
         """Add the gradient of the mean loss over both."""
         images, labels = self.keys.batch(step.number, step.images, step.share)
         joined = torch.cat([step.images, images])
-        if step.images.is_contiguous(memory_format=torch.channels_last):
-            joined = joined.contiguous(memory_format=torch.channels_last)
         return super().backward(replace(step, images=joined, labels=torch.cat([step.labels, labels])))
 
     def passes(self, rows: int) -> int:
         return rows + self.rows
-
-    def settings(self) -> Mapping[str, Any]:
-        return {"rows": self.rows, "samples": self.digest}
 
 
 @EMBEDDINGS.register(

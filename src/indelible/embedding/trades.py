@@ -79,9 +79,6 @@ class _TRADESObjective(Objective):
     def passes(self, rows: int) -> int:
         return rows * (self.method.steps + 3)
 
-    def settings(self) -> Mapping[str, Any]:
-        return {"trades": repr(self.method)}
-
 
 @EMBEDDINGS.register(
     name="trades",

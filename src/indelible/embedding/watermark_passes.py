@@ -1,8 +1,8 @@
 """The watermark passes of APP: lines 6 and 7 of Algorithm 1 for given settings and samples.
 
-They are cheap without changing a number: the joined batch (clean rows first, marked rows after them) is laid out once
-for both passes, no gradient of BatchNorm's affine parameters is computed, c-BN runs on BatchNorm's own kernels
-(:mod:`indelible.nn.fused_clean_batchnorm`), and nothing waits for the device.
+They are cheap without changing a number: clean and marked rows pass together, no gradient of BatchNorm's affine
+parameters is computed, c-BN runs on BatchNorm's own kernels (:mod:`indelible.nn.fused_clean_batchnorm`), and nothing
+waits for the device.
 """
 
 from typing import TYPE_CHECKING
@@ -28,21 +28,10 @@ def watermark_loss(model: nn.Module, clean: Tensor, marked: Tensor, labels: Tens
 
     Without ``clean_bn`` they are normalised by themselves. Running statistics are left alone either way.
     """
-    return _loss(model, _joined(clean, marked, clean_bn), labels, clean_bn)
-
-
-def _joined(clean: Tensor, marked: Tensor, clean_bn: bool) -> Tensor:
-    """Return the batch of a watermark pass in the layout of the ordinary one."""
-    if clean.is_contiguous(memory_format=torch.channels_last):
-        marked = marked.contiguous(memory_format=torch.channels_last)
-    return torch.cat([clean, marked]) if clean_bn else marked
-
-
-def _loss(model: nn.Module, joined: Tensor, labels: Tensor, clean_bn: bool) -> Tensor:
-    rows, marked = len(joined), len(labels)
-    with clean_statistics(model, clean=rows - marked * clean_bn, rows=rows):
-        logits = logits_of(model(joined))
-    return F.cross_entropy(logits[-marked:], labels)
+    rows = torch.cat([clean, marked]) if clean_bn else marked
+    with clean_statistics(model, clean=len(rows) - len(labels) * clean_bn, rows=len(rows)):
+        logits = logits_of(model(rows))
+    return F.cross_entropy(logits[-len(labels) :], labels)
 
 
 def clean_rows(images: Tensor, most: int, unmarked: Tensor | None = None, share: Share = WHOLE) -> Tensor:
@@ -91,8 +80,7 @@ class WatermarkPasses:
             raise InputError(f"each of {share.world} processes needs a watermark row and a clean row: give more rows.")
         marked, labels = self.marked.batch(number, images, share)
         clean = clean_rows(images, method.clean_rows, unmarked, share)
-        joined = _joined(clean, marked, method.clean_bn)
         return add_worst_neighbour_gradient(
-            model, lambda: _loss(model, joined, labels, method.clean_bn), method.rows,
+            model, lambda: watermark_loss(model, clean, marked, labels, method.clean_bn), method.rows,
             alpha=method.weight(number - self.first), eps=method.eps, norm=method.norm, sync=sync,
         )  # fmt: skip

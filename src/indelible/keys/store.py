@@ -11,7 +11,7 @@ from typing import Any
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import read_json, read_tensors, write_json, write_tensors, write_text
-from indelible.keys.derive import SECRET_BYTES
+from indelible.keys.derive import SECRET_BYTES, check_secret
 from indelible.keys.key import Key
 from indelible.keys.rules import VERSIONS
 from indelible.keys.samples import Fingerprint
@@ -25,7 +25,11 @@ def save_key(key: Key, folder: str | Path) -> Path:
     A fingerprint takes the place of the key with whose secret it was begun.
     """
     place = Path(folder)
-    if (place / _PUBLIC).exists() and (there := load_key(place)) != key and not _begun_with(key, there):
+    if (
+        (place / _PUBLIC).exists()
+        and (there := load_key(place)) != key
+        and not (key.fingerprint is not None and there.pool is None and hmac.compare_digest(key.secret, there.secret))
+    ):
         raise InputError(f"{place} holds another key already. Choose another folder: a lost key cannot be made again.")
     # The public file is written last: a folder without it is not a key, so a broken save leaves nothing half-valid.
     write_text(place / _SECRET, key.secret.hex() + "\n", mode=0o600)
@@ -35,10 +39,6 @@ def save_key(key: Key, folder: str | Path) -> Path:
         key.fingerprint.save(place / _FINGERPRINT)
     write_json(place / _PUBLIC, {**key.public(), "digest": key.digest})
     return place
-
-
-def _begun_with(key: Key, there: Key) -> bool:
-    return key.fingerprint is not None and there.pool is None and hmac.compare_digest(key.secret, there.secret)
 
 
 def load_key(folder: str | Path) -> Key:
@@ -79,11 +79,8 @@ def _rebuild(public: dict[str, Any], secret: bytes, place: Path) -> Key:
 
 def _read_secret(path: Path) -> bytes:
     try:
-        secret = bytes.fromhex(path.read_text(encoding="ascii").strip())
+        return check_secret(bytes.fromhex(path.read_text(encoding="ascii").strip()))
     except FileNotFoundError as error:
         raise DamagedFileError(f"{path} is missing: without its secret a key cannot be used. Restore it.") from error
-    except (OSError, ValueError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise DamagedFileError(f"{path} is not a secret of {SECRET_BYTES} bytes in hexadecimal.") from error
-    if len(secret) != SECRET_BYTES:
-        raise DamagedFileError(f"{path} is not a secret of {SECRET_BYTES} bytes in hexadecimal.")
-    return secret

@@ -12,10 +12,7 @@ variance of the clean rows only:
 | mean, var of the clean rows | in the graph: gradients flow through them | the authors' code; the text does not say |
 | gamma, beta | constants: no gradient reaches them | the authors' code; the text does not say |
 | running statistics | neither read nor changed | the authors' code |
-| several processes | each by its own clean rows; by all of them where the layer is synchronised | ours |
-
-Synchronised are ``nn.SyncBatchNorm`` layers, and all layers inside
-:func:`~indelible.nn.sync_batchnorm.synchronised_statistics` with ``all_layers``. The exchange is differentiable.
+| several processes | each by its own clean rows | ours |
 
 A layer whose class has a ``forward`` of its own (an activation behind the normalisation, further arguments) keeps it:
 only its call of :func:`torch.nn.functional.batch_norm` is replaced. One that computes its statistics in another way is
@@ -31,33 +28,27 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.parameter import UninitializedParameter
+from torch.overrides import TorchFunctionMode
 
 from indelible.base.errors import InputError
 from indelible.nn.fused_clean_batchnorm import fused_clean_batchnorm, is_fusible
 from indelible.nn.layers import BatchNorm, batch_norms
 from indelible.nn.surgery import standing_in
-from indelible.nn.sync_batchnorm import answering, has_own_forward, joint_statistics, shares_statistics
 
 
 def normalise_by_clean_rows(
-    rows: Tensor, clean: int, weight: Tensor | None, bias: Tensor | None, eps: float, *, joint: bool = False,
-    group: Any = None,
+    rows: Tensor, clean: int, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Tensor:  # fmt: skip
-    """Normalise ``rows`` (N, C, ...) with the statistics of the first ``clean`` of them.
-
-    With ``joint`` the statistics are those of the clean rows of all processes of ``group``, by default all.
-    """
+    """Normalise ``rows`` (N, C, ...) with the statistics of the first ``clean`` of them."""
     # Half precision has too few bits for a variance: compute it, like BatchNorm itself, in float32.
     exact = rows.float() if rows.dtype in {torch.float16, torch.bfloat16} else rows
     # A compiler makes its own kernels of the formula below.
-    if not joint and not torch.compiler.is_compiling() and is_fusible(exact, clean, weight, bias):
+    if not torch.compiler.is_compiling() and is_fusible(exact, clean, weight, bias):
         return fused_clean_batchnorm(exact, clean, weight, bias, eps).to(rows.dtype)
-    if joint:
-        mean, variance, _ = joint_statistics(exact[:clean], group)
-    else:
-        axes = [axis for axis in range(rows.ndim) if axis != 1]
-        variance, mean = torch.var_mean(exact[:clean], dim=axes, correction=0)
+    axes = [axis for axis in range(rows.ndim) if axis != 1]
+    variance, mean = torch.var_mean(exact[:clean], dim=axes, correction=0)
     scale = torch.rsqrt(variance + eps)
     if weight is not None:
         scale = scale * weight
@@ -89,8 +80,6 @@ def clean_statistics(model: nn.Module, *, clean: int, rows: int) -> Iterator[Non
 
 def _stand_in(layer: BatchNorm, name: str, clean: int, rows: int) -> Callable[..., Any]:
     """Return the forward of a layer by the statistics of ``clean`` of ``rows`` rows; gamma and beta are constants."""
-    joint = shares_statistics(layer, layer.__dict__.get("forward"))
-    group = getattr(layer, "process_group", None)
 
     def normalise(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
         here, rest = divmod(x.shape[0] * clean, rows)
@@ -101,16 +90,13 @@ def _stand_in(layer: BatchNorm, name: str, clean: int, rows: int) -> Callable[..
             )
         weight = None if weight is None else weight.detach()
         bias = None if bias is None else bias.detach()
-        return normalise_by_clean_rows(x, here, weight, bias, eps, joint=joint, group=group)
+        return normalise_by_clean_rows(x, here, weight, bias, eps)
 
     def forward(x: Tensor) -> Tensor:
         return normalise(x, layer.weight, layer.bias, layer.eps)
 
     def own_forward(*args: Any, **kwargs: Any) -> Any:
-        def answer(given: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
-            return normalise(given[0], named["weight"], named["bias"], named["eps"])
-
-        with _kept_buffers(layer), answering(answer) as mode:
+        with _kept_buffers(layer), _Answering(normalise) as mode:
             result = type(layer).forward(layer, *args, **kwargs)
         if not mode.calls and clean < rows:
             raise InputError(
@@ -120,7 +106,24 @@ def _stand_in(layer: BatchNorm, name: str, clean: int, rows: int) -> Callable[..
             )
         return result
 
-    return own_forward if has_own_forward(layer) else forward
+    return forward if type(layer).forward in {BatchNorm.forward, nn.SyncBatchNorm.forward} else own_forward
+
+
+class _Answering(TorchFunctionMode):
+    """Inside the block, ``normalise`` answers calls of BatchNorm in training mode; ``calls`` counts all calls."""
+
+    def __init__(self, normalise: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.normalise, self.calls = normalise, 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        self.calls += func is F.batch_norm
+        if func is F.batch_norm and kwargs["training"]:  # torch gives the rows by position, the affine part by name
+            return self.normalise(args[0], kwargs["weight"], kwargs["bias"], kwargs["eps"])
+        return func(*args, **kwargs)
 
 
 @contextmanager

@@ -1,11 +1,10 @@
-"""What processes that train one model exchange: averaged gradients, statistics with gradients through them, weights.
+"""What processes that train one model exchange: averaged gradients and weights.
 
 Everything here runs on any backend of ``torch.distributed`` that can all-reduce and broadcast, gloo on CPUs included.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
@@ -92,33 +91,6 @@ class GradientSync:
 
 LOCAL = GradientSync()
 """One process, no scaling."""
-
-
-class _Sum(torch.autograd.Function):
-    """The sum over processes; its gradient is the sum of all processes' gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor, group: Any) -> Tensor:
-        ctx.group = group
-        total = tensor.contiguous().clone()
-        distributed.all_reduce(total, group=group)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        total = gradients[0].contiguous().clone()
-        distributed.all_reduce(total, group=ctx.group)
-        return total, None
-
-
-def gathered(tensor: Tensor, group: Any = None) -> Tensor:
-    """Stack the tensors of all processes of ``group``: (world, ...), with gradients back to where they came from."""
-    world = distributed.get_world_size(group)
-    rank = distributed.get_rank(group)
-    # Zeros elsewhere: a sum that gathers. It needs one operation that every backend has, forward and backward.
-    own = torch.nn.functional.one_hot(torch.tensor(rank), world).to(tensor)
-    stacked: Tensor = _Sum.apply(own.view(-1, *(1,) * tensor.ndim) * tensor, group)  # type: ignore[no-untyped-call]
-    return stacked
 
 
 def send_state(model: nn.Module) -> None:

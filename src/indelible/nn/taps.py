@@ -2,7 +2,7 @@
 
 :func:`trace` passes one batch and notes every call of every module. From that, :func:`stage_outputs` finds the last
 feature map of every resolution, and :func:`feature_reader` the layer that reads the last feature map of all.
-:func:`tapped` collects what chosen calls give.
+:func:`tapped` collects what chosen calls give. :func:`last_layer` is the one whose outputs are the classes.
 
 A feature map is (N, C, H, W), or (N, tokens, D) in a transformer: then D counts as channels and the number of tokens as
 the resolution. What is done by functions inside a ``forward`` (``F.relu``) shows at the next module only.
@@ -85,6 +85,27 @@ def trace(model: nn.Module, images: Tensor) -> list[Call]:
         model.eval()
         model(images)
     return ended
+
+
+def last_layer(model: nn.Module, images: Tensor) -> Call | None:
+    """Return the last call of a linear layer or convolution; None if there is none.
+
+    ``images`` (N, C, H, W) are passed once, as the model takes them.
+    """
+    calls = [call for call in trace(model, images) if isinstance(call.layer, nn.Linear | _ConvNd)]
+    return calls[-1] if calls else None
+
+
+@torch.no_grad()
+def layer_inputs(model: nn.Module, layer: nn.Module, images: Tensor) -> Tensor:
+    """Return the first argument that ``layer`` was called with last, while ``images`` pass through ``model``."""
+    seen: list[Tensor] = []
+    hook = layer.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].detach()))
+    try:
+        model(images)
+    finally:
+        hook.remove()
+    return seen[-1]
 
 
 def stage_outputs(model: nn.Module, images: Tensor) -> list[Place]:

@@ -1,8 +1,9 @@
 """The training loop that all methods and attacks share, with its settings, checkpoints, history and evaluation."""
 
-from indelible.train.fit import fit
-from indelible.train.loop import Fitted
-from indelible.train.objective import CrossEntropy, Objective, Step
-from indelible.train.settings import Schedule, TrainSettings
-
-__all__ = ["CrossEntropy", "Fitted", "Objective", "Schedule", "Step", "TrainSettings", "fit"]
+from indelible.train.fit import fit as fit
+from indelible.train.loop import Fitted as Fitted
+from indelible.train.objective import CrossEntropy as CrossEntropy
+from indelible.train.objective import Objective as Objective
+from indelible.train.objective import Step as Step
+from indelible.train.settings import Schedule as Schedule
+from indelible.train.settings import TrainSettings as TrainSettings

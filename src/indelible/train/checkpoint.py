@@ -22,7 +22,7 @@ _FORMAT = 1
 class Checkpoint:
     """The whole state of a run between two steps."""
 
-    tensors: Mapping[str, Tensor]  # under ``model.``, ``optimizer.``, ``random.``, ``objective.`` and ``loop.``
+    tensors: Mapping[str, Tensor]  # under ``model.``, ``optimizer.``, ``random.`` and ``loop.``
     meta: Mapping[str, Any]  # step, history, seconds and the run's fingerprint
 
     def part(self, name: str) -> dict[str, Tensor]:

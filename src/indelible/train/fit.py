@@ -11,23 +11,17 @@ Whoever watches a run from outside (:func:`watched`) gets the model after every 
 inside the block cannot see the watcher, nor what it measures: it is not given it.
 """
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from indelible.base.files import tensor_digest
 from indelible.base.progress import Progress
-from indelible.base.records import Record, hardware
-from indelible.data.convert import as_data
 from indelible.data.images import Data
 from indelible.nn.layers import check_finite
-from indelible.train.evaluate import accuracy, check_classifier
 from indelible.train.loop import Evaluate, Fitted, Loop
 from indelible.train.objective import CrossEntropy, Objective
 from indelible.train.processes import on_interrupt
@@ -116,52 +110,3 @@ def watched(watcher: Watcher) -> Iterator[None]:
         yield
     finally:
         _watchers.reset(token)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """A trained copy of an ordinary model without any watermark, with one row of history per epoch."""
-
-    model: nn.Module = field(repr=False)
-    history: Sequence[Mapping[str, Any]] = field(repr=False)
-    record: Record
-
-
-def train_unmarked(
-    model: nn.Module,
-    data: Any,
-    settings: TrainSettings,
-    *,
-    seed: int = 0,
-    test: Any = None,
-    folder: str | Path | None = None,
-    device: str = "auto",
-) -> Trained:
-    """Train a copy of ``model`` on ``data``, the reference that a verdict must not call owned.
-
-    Arguments are as in :func:`indelible.embed`.
-    """
-    images = as_data(data)
-    judge = None if test is None else as_data(test)
-    check_classifier(model, images, normalize=settings.normalize)
-    own = copy.deepcopy(model)
-
-    def evaluate(current: nn.Module) -> dict[str, float]:
-        return {} if judge is None else {"ba": accuracy(current, judge, normalize=settings.normalize)}
-
-    identity = {"data": images.digest(), "start": tensor_digest(own.state_dict())}
-    fitted = fit(
-        own, images, settings, seed=seed, evaluate=evaluate, folder=None if folder is None else Path(folder),
-        identity=identity, device=device, phase="training",
-    )  # fmt: skip
-    own.train(model.training)
-    record = Record(
-        verb="train", method="none", seed=seed, settings={"train": settings.to_json(), "device": device},
-        inputs={
-            "data": images.name, "data_digest": images.digest(), "images": len(images),
-            "model": type(model).__name__, "model_digest": tensor_digest(model.state_dict()),
-        },
-        metrics={**evaluate(own), "model_digest": tensor_digest(own.state_dict())},
-        seconds=fitted.seconds, images=fitted.images, hardware=hardware(next(own.parameters()).device),
-    )  # fmt: skip
-    return Trained(model=own, history=fitted.history, record=record)

@@ -1,4 +1,4 @@
-"""History of a run: one row per epoch, in memory, as JSON lines in the run folder, and in TensorBoard if installed."""
+"""History of a run: one row per epoch, as JSON lines in the run folder, and in TensorBoard if it is installed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,41 +14,24 @@ TIME_FIELDS = ("seconds", "images_per_second")
 """What differs between two runs of the same settings; all else is the same to the bit."""
 
 
-class History:
-    """The rows of a run so far, kept in ``history.jsonl`` of a folder if there is one.
+def write_history(folder: Path, rows: Sequence[Row]) -> None:
+    """Write a run's rows, all of its phases', as JSON lines; not-a-number becomes null.
 
-    ``rows`` are those of earlier sessions, from the checkpoint; rows written after it are dropped. ``earlier`` are
-    those of earlier phases, which the file shows first.
+    The file is rewritten whole: it is small, and a resumed run must not keep rows beyond its checkpoint.
     """
+    write_text(folder / "history.jsonl", "".join(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows))
 
-    def __init__(self, folder: Path | None, rows: Sequence[Row] = (), earlier: Sequence[Row] = ()) -> None:
-        self.rows: list[Row] = list(rows)
-        self._earlier = list(earlier)
-        self._path = None if folder is None else folder / "history.jsonl"
-        self._board = None if folder is None else _tensorboard(folder)
-        self._write()
 
-    def add(self, row: Row) -> None:
-        """Add one row and write it down."""
-        kept = plain(row)
-        self.rows.append(kept)
-        self._write()
-        if self._board is not None:
-            for name, value in kept.items():
-                if isinstance(value, int | float) and name not in {"epoch", "step"}:
-                    self._board.add_scalar(name, value, kept["step"])
-
-    def close(self) -> None:
-        """Finish the TensorBoard file, if there is one."""
-        if self._board is not None:
-            self._board.close()
-
-    def _write(self) -> None:
-        # Rewritten whole: it is small, and a resumed run must not keep rows beyond its checkpoint.
-        if self._path is not None:
-            write_text(
-                self._path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in [*self._earlier, *self.rows])
-            )
+def show_in_tensorboard(folder: Path, row: Row) -> None:
+    """Add a row to the TensorBoard files of a run; without TensorBoard, do nothing."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return
+    with SummaryWriter(str(folder / "tensorboard")) as board:
+        for name, value in row.items():
+            if isinstance(value, int | float) and name not in {"epoch", "step"}:
+                board.add_scalar(name, value, row["step"])
 
 
 def read_history(folder: Path) -> list[Row]:
@@ -69,11 +52,3 @@ def read_history(folder: Path) -> list[Row]:
             )
         rows.append(row)
     return rows
-
-
-def _tensorboard(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder / "tensorboard"))

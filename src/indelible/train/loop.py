@@ -22,12 +22,11 @@ from indelible.base.seeding import derive_seed
 from indelible.data.augment import normalise
 from indelible.data.batches import Batches
 from indelible.data.images import Data, ImageData
-from indelible.nn.collectives import average, differ, send_state, unscaled
+from indelible.nn.collectives import GradientSync, alone, average, differ, send_state, unscaled
 from indelible.nn.layers import check_finite
-from indelible.nn.sync_batchnorm import synchronised_statistics
 from indelible.train.checkpoint import Checkpoint, capture, load_state, read_checkpoint, write_checkpoint
 from indelible.train.devices import make_fabric
-from indelible.train.history import History
+from indelible.train.history import Row, show_in_tensorboard, write_history
 from indelible.train.objective import Objective, Step
 from indelible.train.processes import agree, current, from_first
 from indelible.train.settings import TrainSettings
@@ -79,9 +78,8 @@ class Loop:
         self.wrapped, self.optimizer = self._set_up()
         if self.group.world > 1:
             send_state(model)
-        objective.start(model, place)
         deciding = {name: value for name, value in settings.to_json().items() if name not in _NOT_DECIDING}
-        whole = {"settings": deciding, "seed": seed, "objective": objective.settings(), **identity}
+        whole = {"settings": deciding, "seed": seed, **identity}
         # That of the first process: the others may have been given other initial weights, which it has replaced.
         self.fingerprint: str = from_first(lambda: hashlib.sha256(canonical_json(plain(whole))).hexdigest())
         self.step, self.images, self.loss, self.before = 0, 0, torch.zeros((), device=place), 0.0
@@ -106,11 +104,11 @@ class Loop:
     def begin(self, earlier: Sequence[Mapping[str, Any]]) -> None:
         """Start, or continue from the checkpoint."""
         torch.manual_seed(derive_seed(self.seed, "model"))
-        rows: Sequence[Mapping[str, Any]] = ()
+        self.earlier, self.rows = earlier, list[Row]()
         if self.folder is not None and (found := read_checkpoint(self.folder / CHECKPOINT, self.fingerprint)):
-            rows = self._resume(found, self.folder)
+            self._resume(found, self.folder)
         self._agree(self.step)
-        self.history = History(self.folder if self.group.first else None, rows, earlier)
+        self._keep_history()
         self.started = self.saved = time.monotonic()
         self.epoch_started, self.epoch_images = self.started, 0
 
@@ -146,15 +144,17 @@ class Loop:
         wrapped.__dict__["_register_backward_hook"] = lambda output: output
         return wrapped, optimizer
 
-    def _resume(self, found: Checkpoint, folder: Path) -> Sequence[Mapping[str, Any]]:
+    def _resume(self, found: Checkpoint, folder: Path) -> None:
         load_state(found, self.model, self.optimizer, folder / CHECKPOINT)
-        self.objective.load_state_dict(found.part("objective"))
         self.step, self.images = found.meta["step"], found.meta["images"]
         self.before, self.loss = found.meta["seconds"], found.tensors["loop.loss"].to(self.loss)
         if self.scaler is not None:
             self.scaler.load_state_dict(found.meta["scaler"])
-        rows: Sequence[Mapping[str, Any]] = found.meta["history"]
-        return rows
+        self.rows = list(found.meta["history"])
+
+    def _keep_history(self) -> None:
+        if self.folder is not None and self.group.first:
+            write_history(self.folder, [*self.earlier, *self.rows])
 
     def advance(self, images: Tensor, labels: Tensor, epoch: int) -> None:
         """Do one step."""
@@ -178,28 +178,19 @@ class Loop:
 
     def _gradients(self, images: Tensor, labels: Tensor, epoch: int) -> Tensor:
         """Leave the step's gradients, averaged over processes, in the parameters; return its loss."""
-
-        def indices() -> Tensor:
-            return self.batches.indices(epoch, self.step % self.batches.steps)
-
-        if self.group.world == 1:
-            step = Step(
-                self.wrapped, images, labels, self.step, epoch, self.fabric.backward, scale=self.scale, indices=indices
-            )
-            return self.objective.backward(step)
-        # What the model draws itself (dropout) is a function of step and process: nothing of it has to be stored.
-        torch.manual_seed(derive_seed(self.seed, "model", self.step, self.group.rank))
-        at = self.step % self.batches.steps
+        at, together = self.step % self.batches.steps, self.group.world > 1
         share = self.batches.share(at)
         weight = share.weight(self.batches.rows(at))
-
-        def backward(loss: Tensor) -> None:
-            self.fabric.backward(loss * weight)
-
-        step = Step(self.wrapped, images, labels, self.step, epoch, backward, share, average, self.scale, indices)
-        every, together = self.settings.sync_batchnorm, share.world > 1
-        with synchronised_statistics(self.model, all_layers=every, together=together):
-            loss = self.objective.backward(step) * weight
+        if together:
+            # What the model draws itself (dropout) is a function of step and process: nothing of it has to be stored.
+            torch.manual_seed(derive_seed(self.seed, "model", self.step, self.group.rank))
+        step = Step(
+            self.wrapped, images, labels, self.step, epoch, lambda loss: self.fabric.backward(loss * weight),
+            GradientSync(share, average if together else alone, self.scale), lambda: self.batches.indices(epoch, at),
+        )  # fmt: skip
+        loss = self.objective.backward(step) * weight
+        if not together:
+            return loss
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         # Loss and request to stop travel with the gradients: a step has one reduction of its own.
         asked = torch.full_like(loss, float(self.interrupted))
@@ -211,7 +202,7 @@ class Loop:
     def note(self) -> str:
         """Describe the moment for the progress bar."""
         steps = (self.step - 1) % self.batches.steps + 1
-        last = self.history.rows[-1] if self.history.rows else {}
+        last = self.rows[-1] if self.rows else {}
         rates = "".join(f" {name.upper()} {100 * last[name]:.1f} %" for name in ("ba", "wsr") if name in last)
         return f"loss {float(self.loss) / steps:.3f}{rates} {self._speed():.0f} images/s"
 
@@ -242,7 +233,10 @@ class Loop:
                 "the weights differ between the processes. A network that uses some parameters only for some inputs "
                 "cannot be trained by several processes. Leave out devices and nodes."
             )
-        self.history.add(row)
+        self.rows.append(plain(row))
+        self._keep_history()
+        if self.folder is not None and self.group.first:
+            show_in_tensorboard(self.folder, self.rows[-1])
         self.loss.zero_()
         self.epoch_started, self.epoch_images = time.monotonic(), 0
         return row
@@ -269,10 +263,9 @@ class Loop:
         return bool(self.stops > 0)
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        loop = {"loss": self.loss}
-        tensors = capture(self.model, self.optimizer, objective=self.objective.state_dict(), loop=loop)
+        tensors = capture(self.model, self.optimizer, loop={"loss": self.loss})
         meta = {
-            "step": self.step, "images": self.images, "seconds": self._seconds(), "history": self.history.rows,
+            "step": self.step, "images": self.images, "seconds": self._seconds(), "history": self.rows,
             "fingerprint": self.fingerprint,
         }  # fmt: skip
         if self.scaler is not None:
@@ -281,7 +274,6 @@ class Loop:
 
     def finish(self, phase: str) -> Fitted:
         """Leave the model as an ordinary one, keep the phase's result, and sum up."""
-        self.history.close()
         check_finite(self.model, "the trained model")
         if self.folder is not None and self.group.first:
             write_checkpoint(self.folder / _PHASE.format(phase), *self._state())
@@ -290,7 +282,7 @@ class Loop:
         if self.group.world > 1:
             send_state(self.model)
         self._leave_ordinary()
-        rows, seconds = from_first(lambda: (tuple(self.history.rows), self._seconds()))
+        rows, seconds = from_first(lambda: (tuple(self.rows), self._seconds()))
         return Fitted(tuple(rows), seconds, self.images, self.step)
 
     def _leave_ordinary(self) -> None:

@@ -1,15 +1,13 @@
 """Objectives: what a step minimises. The loop owns data, optimiser and checkpoints; an objective owns the gradients."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.data.augment import WHOLE, Share
-from indelible.nn.collectives import Average, GradientSync, Scale, alone, unscaled
+from indelible.data.augment import Share
+from indelible.nn.collectives import LOCAL, GradientSync, Scale
 from indelible.nn.outputs import logits_of
 
 
@@ -19,7 +17,7 @@ class Step:
 
     Use ``backward`` instead of ``loss.backward()``: it knows the device's precision and, with several processes, the
     weight of this process' rows. The loop averages gradients over processes once a step is done; an objective needs
-    ``average`` only for what it uses earlier. One that takes a gradient by itself multiplies its loss by ``scale``
+    ``sync.average`` only for what it uses earlier. One that takes a gradient by itself multiplies its loss by ``scale``
     first: gradients that are added up must have one scale, and small ones would vanish in float16 without it.
     """
 
@@ -29,25 +27,25 @@ class Step:
     number: int  # steps done before this one, over the whole run
     epoch: int  # from 0
     backward: Callable[[Tensor], None]
-    share: Share = WHOLE  # which rows of the step's batch this process has
-    average: Average = alone
-    scale: Scale = unscaled
+    sync: GradientSync = LOCAL  # how an objective takes gradients by itself; what it leaves is averaged afterwards
     indices: Callable[[], Tensor] | None = None  # rows of the training set in the batch of all processes: int64, CPU
 
     @property
-    def sync(self) -> GradientSync:
-        """How an objective takes gradients by itself; the loop averages what it leaves in the parameters."""
-        return GradientSync(self.share, self.average, self.scale)
+    def share(self) -> Share:
+        """Which rows of the step's batch this process has."""
+        return self.sync.share
+
+    @property
+    def scale(self) -> Scale:
+        """What a loss is multiplied by before its gradient is taken."""
+        return self.sync.scale
 
 
 class Objective:
     """Base of objectives: override :meth:`loss`, or :meth:`backward` for gradients that are not those of one loss.
 
-    Keep no state that :meth:`state_dict` does not show.
+    Keep no state between steps: a run that resumes must not need it.
     """
-
-    def start(self, model: nn.Module, device: torch.device) -> None:
-        """Get ready on ``device``; called once before the first step of every session."""
 
     def loss(self, step: Step) -> Tensor:
         """Return what this step minimises, a scalar with its graph."""
@@ -62,17 +60,6 @@ class Objective:
     def passes(self, rows: int) -> int:
         """Return how many images a step with ``rows`` ordinary images passes forward, over all processes."""
         return rows
-
-    def state_dict(self) -> Mapping[str, Tensor]:
-        """Return what a resumed run needs."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what :meth:`state_dict` gave."""
-
-    def settings(self) -> Mapping[str, Any]:
-        """Return what decides the gradients, for the check that a checkpoint belongs to this run."""
-        return {}
 
 
 class CrossEntropy(Objective):

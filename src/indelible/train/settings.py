@@ -106,8 +106,6 @@ class TrainSettings(JsonFields):
         precision: ``"auto"`` takes bfloat16 where the device has it in hardware and float32 elsewhere.
         channels_last: Memory layout; faster for convolutions on CPUs and on recent GPUs.
         compile: Use ``torch.compile``.
-        sync_batchnorm: With several processes, BatchNorm normalises by the rows of all of them, c-BN by all their clean
-            rows; without, only ``nn.SyncBatchNorm`` layers do.
         evaluate_every: Epochs between evaluations; the last epoch is always evaluated.
         checkpoint_seconds: Least time between two checkpoints.
     """
@@ -128,7 +126,6 @@ class TrainSettings(JsonFields):
     precision: Precision = "auto"
     channels_last: bool = True
     compile: bool = False
-    sync_batchnorm: bool = False
     evaluate_every: int = 5
     checkpoint_seconds: float = 60.0
 
@@ -158,6 +155,8 @@ class TrainSettings(JsonFields):
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Rebuild settings from :meth:`to_json`."""
         fields = dict(value)
+        if fields.get("sync_batchnorm") is False:  # earlier records have it
+            del fields["sync_batchnorm"]
         if isinstance(fields.get("schedule"), Mapping):
             fields["schedule"] = Schedule(**fields["schedule"])
         if fields.get("normalize") is not None:

@@ -49,8 +49,8 @@ from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.images import Data
 from indelible.keys.codebook import Codebook
-from indelible.nn.head import last_layer, layer_inputs
 from indelible.nn.outputs import logits_of
+from indelible.nn.taps import last_layer, layer_inputs
 
 LESSONS = 3
 _STEPS = 100

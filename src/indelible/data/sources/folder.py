@@ -5,11 +5,9 @@ itself). So the paper's ImageNet subset is an ordinary ImageNet folder with a li
 ``per_class=500`` (train) and ``50`` (test).
 """
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,11 +17,8 @@ import torch
 from torch import Tensor
 
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.base.files import canonical_json
 from indelible.base.progress import Progress
-from indelible.data.images import Data, StreamData
-from indelible.data.row_cache import RowCache, memory_limit
-from indelible.data.sources.source import data_root
+from indelible.data.images import Data, StreamData, memory_limit
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -63,8 +58,7 @@ def folder_parts(
         if len(paths) * math.prod(reader.shape) <= memory_limit():
             with Progress(f"reading {name}", len(paths)) as bar:
                 return stream.gather(rows, bar)
-        file = data_root() / "streams" / f"{_key(reader)}.rows"
-        return replace(stream, reader=RowCache(reader, file)) if RowCache.fits(reader, file.parent) else stream
+        return stream
 
     return [partial(read, folder, most) for folder, most in zip([train, *tests[:1]], per_class, strict=False)]
 
@@ -112,12 +106,6 @@ def _list(
     if not paths:
         raise InputError(f"{folder} holds no pictures of the classes {', '.join(names[:5])}, ... Check the class list.")
     return paths, labels
-
-
-def _key(reader: "PictureReader") -> str:
-    """Return a name that changes when a picture, the size or the mode changes."""
-    files = [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in reader.paths]
-    return hashlib.sha256(canonical_json([files, reader.size, reader.grey])).hexdigest()[:32]
 
 
 @contextmanager
