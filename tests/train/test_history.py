@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pytest
 
@@ -20,7 +20,7 @@ class Writer:
         self.folder, self.scalars, self.closed = folder, list[tuple[str, float, int]](), False
         Writer.made.append(self)
 
-    def __enter__(self) -> "Writer":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
