@@ -1,6 +1,7 @@
 """Sphinx settings; `make docs` builds without network and fails on any warning."""
 
 import json
+import re
 from pathlib import Path
 
 from docutils import nodes
@@ -54,5 +55,12 @@ class NotebookParser(MystParser):
         super().parse("\n\n".join(parts), document)
 
 
+def keep_numbers_whole(_app: Sphinx, _name: str, source: list[str]) -> None:
+    """Let no line of a table end inside a number with its sign, its deviation or its p-value."""
+    spaces = re.sub(r"(?<=\d) (?=[✓✗±])|(?<=±) (?=\d)|(?<=p ≤) (?=\d)|(?<=p) (?=≤ \d)", "\u00a0", source[0])
+    source[0] = re.sub(r"(?<=p\u00a0≤\u00a0\de)-", "\u2011", spaces)
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("source-read", keep_numbers_whole)
     app.add_source_parser(NotebookParser)

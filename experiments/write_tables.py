@@ -214,6 +214,11 @@ def strangers_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def points(values: Sequence[float]) -> str:
+    """Return a mean to one place; a tiny loss is 0.0, not -0.0."""
+    return f"{round(statistics.mean(values), 1) + 0.0:.1f}"
+
+
 def removal_table(cells: Sequence[Cell]) -> str:
     """Return the table of ``removal-2026-cpu``: a row for each attack on APP, beside the other methods."""
     methods = ("app", "control", "vanilla", "answer")
@@ -229,7 +234,7 @@ def removal_table(cells: Sequence[Cell]) -> str:
         for method in shown:
             own = [cell for cell in done if (cell["attack"], cell["method"]) == (attack, method)]
             lost = [100 * (before[method, cell["seed"]] - cell["measured"]["ba"]) for cell in own]
-            columns.append(f"{statistics.mean(lost):.1f}; {stage(own)}" if own else "-")
+            columns.append(f"{points(lost)}; {stage(own)}" if own else "-")
         lines.append(f"| {attack} | {' | '.join(columns)} |")
     return "\n".join(lines)
 
@@ -352,7 +357,7 @@ def card_lines(attack: str, cells: Sequence[Cell]) -> str:
         before = {cell["seed"]: cell for cell in cells if cell["attack"] is None and cell["method"] == method}
         if own:
             lost = [100 * (before[cell["seed"]]["measured"]["ba"] - cell["measured"]["ba"]) for cell in own]
-            lines.append(f"| {NAMES[method]} | {len(own)} | {statistics.mean(lost):.1f} points | {stage(own)} |")
+            lines.append(f"| {NAMES[method]} | {len(own)} | {points(lost)} points | {stage(own)} |")
     return "\n".join(lines)
 
 

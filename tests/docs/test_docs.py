@@ -296,14 +296,36 @@ def test_no_line_begins_with_a_percent_sign(page: Path) -> None:
 
 
 def test_ten_questions_are_answered_two_clicks_from_the_front_page() -> None:
-    """Front page, questions, place: each answer names its place, and both front pages link to the questions."""
+    """Front page, questions, place: each answer names one place, and both front pages link to the questions."""
     for front, link in (("README.md", "(docs/faq.md)"), ("docs/index.md", "(faq.md)")):
         assert link in (ROOT / front).read_text(encoding="utf-8")
     questions = re.split(r"^## ", (ROOT / "docs" / "faq.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     assert len(questions) >= 10
+    places = []
     for text in questions:
-        assert "?" in text.partition("\n")[0]
-        assert LINK.search(text) or "`" in text, f"no place is named in: {text}"
+        heading, *_, last = text.strip().split("\n\n")
+        assert heading.endswith("?")
+        (place,) = LINK.findall(text)
+        assert last.startswith("**Read on:** [")
+        assert place in last
+        places.append(place)
+    assert len(set(places)) == len(places), "two questions have the same place"
+
+
+def test_questions_of_a_newcomer_are_asked() -> None:
+    text = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
+    for words in (
+        "my ResNet",
+        "carrier",
+        "three keys",
+        "NOT SHOWN",
+        "API",
+        "by mistake",
+        "forge",
+        "remove",
+        "lose the key",
+    ):
+        assert re.search(rf"^## .*{words}.*\?", text, re.MULTILINE), f"no question has the words {words!r}"
 
 
 def test_anchors_of_links_are_headings() -> None:
