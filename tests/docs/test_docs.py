@@ -178,8 +178,13 @@ WITH_CODE = [page for page in PAGES if blocks(page, "python") and page.name != "
 
 @pytest.mark.usefixtures("short", "_registries")
 @pytest.mark.parametrize("page", WITH_CODE, ids=[page.name for page in WITH_CODE])
-def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocks of a page are one script, in order; `# not run` at the top of a block leaves it out."""
+def test_examples_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The blocks of a page are one script, in order; `# not run` at the top of a block leaves it out.
+
+    What stands behind ``# ->`` is what the line prints.
+    """
     monkeypatch.chdir(tmp_path)
     page_module = ModuleType("my_attacks")  # CONTRIBUTING writes this file and then names it
     names = vars(page_module)
@@ -193,6 +198,8 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for number, code in enumerate(blocks(page, "python"), 1):
         if not code.startswith("# not run"):
             exec(compile(code, f"{page.name}, block {number}", "exec"), names)  # noqa: S102 - our own pages
+            for shown in re.findall(r"^print\(.*\)  # -> (.*)$", code, re.MULTILINE):
+                assert f"{shown}\n" in capsys.readouterr().out
 
 
 def test_the_first_page_is_read_in_two_minutes() -> None:
