@@ -231,13 +231,38 @@ def test_the_own_loop_takes_bytes_and_normalised_images(book: Key) -> None:
         ({"negatives": 0.04}, "`negatives` changes the ordinary batch"),
         ({"batch": "clean"}, "`batch` changes the ordinary batch"),
         ({"fraction": 0.1}, "`fraction` has no effect"),
-        ({"augmentation": "none"}, "`augmentation` has no effect"),
         ({"carriers": stripes(8)}, "`carriers` has no effect"),
     ],
 )
 def test_the_own_loop_refuses_what_has_no_effect(book: Key, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         indelible.APP(TinyNet(), book, **settings)
+
+
+def test_the_own_loop_augments_rows_before_it_stamps_them(book: Key) -> None:
+    images = stripes(8).images.float() / 255
+
+    def rows(augmentation: str) -> torch.Tensor:
+        return StampedBatches(book, 8, augmentation=augmentation, seed=3).batch(0, images)[0]  # type: ignore[arg-type]
+
+    plain, moved = rows("none"), rows("crop-flip")
+    # The same marks: on black images, of which a crop or a flip leaves black, both draw the same.
+    dark = StampedBatches(book, 8, seed=3).batch(0, torch.zeros_like(images))[0]
+    assert torch.equal(
+        dark, StampedBatches(book, 8, augmentation="crop-flip", seed=3).batch(0, torch.zeros_like(images))[0]
+    )
+    assert not torch.equal(plain, moved)
+    stamped = dark > 0
+    assert torch.equal(plain[stamped], moved[stamped])
+
+    def gradient(**settings: Any) -> torch.Tensor:
+        torch.manual_seed(0)
+        model = TinyNet()
+        indelible.APP(model, book, seed=3, **settings).backward(images)
+        return torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None])
+
+    assert torch.equal(gradient(), gradient(augmentation="crop-flip"))
+    assert not torch.equal(gradient(), gradient(augmentation="none"))
 
 
 def test_the_own_loop_refuses_a_batch_that_the_key_does_not_fit(book: Key, key: Key) -> None:

@@ -95,6 +95,14 @@ class TestContent:
             seen.add((mark.text, mark.top, mark.left, mark.colour))
         assert len(seen) > 190
 
+    @pytest.mark.parametrize(
+        ("side", "extent"), [(28, (7, 26)), (32, (7, 26)), (40, (9, 32)), (48, (10, 39)), (64, (14, 52))]
+    )
+    def test_letters_grow_with_the_image(self, side: int, extent: tuple[int, int]) -> None:
+        # 7 x 26 dots of side / 32 pixels each, and never less than one pixel
+        rows, columns = ContentMark.literal((3, side, side)).mask().nonzero().unbind(1)
+        assert (int(rows.max() - rows.min()) + 1, int(columns.max() - columns.min()) + 1) == extent
+
     def test_large_and_small_images(self) -> None:
         assert int(ContentMark.literal((3, 224, 224)).mask().sum()) == 55 * 49
         assert int(ContentMark.literal((1, 28, 28)).mask().sum()) == 55

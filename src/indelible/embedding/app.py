@@ -67,7 +67,8 @@ class APP(OwnLoop):
             ``DistributedDataParallel``.
         key: The owner's key.
         carriers: Not for a codebook. The owner's images (data set, pair, ...): the mark is drawn on some of them.
-        augmentation: Not for a codebook. What is done to watermark images; by default crop and flip.
+        augmentation: What is done to watermark images, and to the rows of a batch before they are stamped; by default
+            crop and flip. It makes the marks survive a thief who augments images, also where your loop does not.
         normalize: (mean, std) if the images given to :meth:`backward` are normalised that way.
         seed: Decides which marks, or watermark images, come when.
         steps: Calls of :meth:`backward` in the whole training; needed for ``after``.
@@ -96,13 +97,13 @@ class APP(OwnLoop):
         check_is_key(key, Key)
         ours = {} if key.marks is None else AdversarialPerturbation.for_codebook(key.marks)
         self.method = AdversarialPerturbation.of({**ours, **settings})
-        super().__init__(key, carriers, augmentation, self.method.fraction, settings)
+        super().__init__(key, carriers, self.method.fraction, settings)
         if steps is None and self.method.after > 0:
             raise InputError("`after` is a share of the training: say how many steps it has, for example steps=31200.")
         self._distributed, self._key, self._normalize, self._looked = distributed, key, normalize, False
         marked = marked_rows(
             key, self.samples, self.method.rows, augmentation=augmentation or "crop-flip", normalize=normalize,
-            seed=seed,
+            seed=seed, augmented=False,
         )  # fmt: skip
         bare = model.module if isinstance(model, DistributedDataParallel) else model
         self._passes = WatermarkPasses(bare, self.method, marked, first=self.method.first_step(steps or 0))

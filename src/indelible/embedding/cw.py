@@ -169,11 +169,13 @@ class CertifiedTraining(EmbeddingMethod):
 
     def noisy_rows(
         self, key: Key, samples: WatermarkSamples | None, augmentation: Augmentation, normalize: Normalization | None,
-        seed: int,
+        seed: int, *, augmented: bool = True,
     ) -> MarkedRows:  # fmt: skip
         """Return B_w: batches of the first ``images`` of the embedded samples, or stamped rows."""
         few = None if samples is None else samples.subset(torch.arange(min(self.images, len(samples))))
-        return marked_rows(key, few, self.rows, augmentation=augmentation, normalize=normalize, seed=seed)
+        return marked_rows(
+            key, few, self.rows, augmentation=augmentation, normalize=normalize, seed=seed, augmented=augmented
+        )
 
 
 class CW(OwnLoop):
@@ -185,7 +187,8 @@ class CW(OwnLoop):
         carriers: Not for a codebook, which is stamped on rows of each batch. The owner's images: the mark is drawn on
             some of them.
         steps: Steps in an epoch of the loop: the levels are spread over them.
-        augmentation: Not for a codebook. What is done to watermark images; by default crop and flip.
+        augmentation: What is done to watermark images, and to the rows of a batch before they are stamped; by default
+            crop and flip.
         normalize: (mean, std) if the images given to :meth:`backward` are normalised that way.
         seed: Decides noise and which marks, or watermark images, come when.
         settings: As in :class:`CertifiedTraining`.
@@ -198,8 +201,8 @@ class CW(OwnLoop):
         normalize: Normalization | None = None, seed: int = 0, **settings: Any,
     ) -> None:  # fmt: skip
         self.model, self.method = model, CertifiedTraining.of(settings)
-        super().__init__(key, carriers, augmentation, self.method.fraction, settings)
-        rows = self.method.noisy_rows(key, self.samples, augmentation or "crop-flip", normalize, seed)
+        super().__init__(key, carriers, self.method.fraction, settings)
+        rows = self.method.noisy_rows(key, self.samples, augmentation or "crop-flip", normalize, seed, augmented=False)
         self._passes = NoisyPasses(self.method, rows, steps=steps, seed=seed)
 
     def backward(self, images: Tensor, *, scaler: Any = None) -> Tensor:

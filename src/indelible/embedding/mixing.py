@@ -124,10 +124,17 @@ class MarkedBatches:
 
 
 class StampedBatches:
-    """B_w of every step: the first ``rows`` of the step's batch, stamped; they repeat when the batch has fewer."""
+    """B_w of every step: the first ``rows`` of the step's batch, stamped; they repeat when the batch has fewer.
 
-    def __init__(self, key: Key, rows: int, *, normalize: Normalization | None = None, seed: int = 0) -> None:
+    ``augmentation`` is done to these rows before they are stamped; none for batches that are augmented already.
+    """
+
+    def __init__(
+        self, key: Key, rows: int, *, augmentation: Augmentation = "none", normalize: Normalization | None = None,
+        seed: int = 0,
+    ) -> None:  # fmt: skip
         self.rows, self.seed, self._normalize = rows, seed, normalize
+        self._augmentation: Augmentation = augmentation
         self._book = key.codebook()
         self._stamps: Stamps | None = None
 
@@ -141,9 +148,10 @@ class StampedBatches:
         random = generator(self.seed, "stamps", number)
         marks = share.of(torch.randint(len(self._book), (self.rows,), generator=random))
         draws = share.of(torch.randint(1 << 30, (self.rows,), generator=random))
-        carriers = like[torch.arange(len(marks), device=like.device) % len(like)].detach()
-        stamped = stamp(carriers, self._stamps, marks, draws, self._normalize)
-        return stamped, self._book.classes[marks].to(like.device)
+        carriers = denormalise(like[torch.arange(len(marks), device=like.device) % len(like)].detach(), self._normalize)
+        carriers = augment(carriers, self._augmentation, random, share, self.rows)
+        stamped = self._stamps.apply(carriers, marks.to(like.device), draws.to(like.device))
+        return normalise(stamped, self._normalize), self._book.classes[marks].to(like.device)
 
 
 def stamp(images: Tensor, stamps: Stamps, marks: Tensor, draws: Tensor, normalize: Normalization | None) -> Tensor:
@@ -243,21 +251,23 @@ def _part(total: int, share: float, seed: int, number: int) -> int:
 
 def marked_rows(
     key: Key, samples: WatermarkSamples | None, rows: int, *, augmentation: Augmentation,
-    normalize: Normalization | None, seed: int,
+    normalize: Normalization | None, seed: int, augmented: bool = True,
 ) -> MarkedRows:  # fmt: skip
-    """Return where B_w comes from: fixed ``samples``; of a codebook, which has none, rows that are stamped."""
+    """Return where B_w comes from: fixed ``samples``; of a codebook, which has none, rows that are stamped.
+
+    ``augmented`` tells whether the batches that are stamped have been augmented already.
+    """
     if samples is None:
-        return StampedBatches(key, rows, normalize=normalize, seed=seed)
+        again: Augmentation = "none" if augmented else augmentation
+        return StampedBatches(key, rows, augmentation=again, normalize=normalize, seed=seed)
     return MarkedBatches(samples, rows, augmentation=augmentation, normalize=normalize, seed=seed)
 
 
 class OwnLoop:
     """Base of methods inside a user's own training loop: fixed samples (None for a codebook) and a count of calls."""
 
-    def __init__(
-        self, key: Key, carriers: Any, augmentation: Any, fraction: float, settings: Mapping[str, Any]
-    ) -> None:
-        _check_own_loop(key, carriers, augmentation, settings)
+    def __init__(self, key: Key, carriers: Any, fraction: float, settings: Mapping[str, Any]) -> None:
+        _check_own_loop(key, carriers, settings)
         self.calls = 0
         self.samples: WatermarkSamples | None = None
         if key.labels != "codebook":
@@ -272,11 +282,10 @@ class OwnLoop:
         self.calls = state["calls"]
 
 
-def _check_own_loop(key: Key, carriers: Any, augmentation: Any, settings: Mapping[str, Any]) -> None:
+def _check_own_loop(key: Key, carriers: Any, settings: Mapping[str, Any]) -> None:
     """Refuse what has no effect in a user's own loop."""
     if key.labels == "codebook":
-        given = [("carriers", carriers), ("augmentation", augmentation), ("fraction", settings.get("fraction"))]
-        for name, value in given:
+        for name, value in (("carriers", carriers), ("fraction", settings.get("fraction"))):
             if value is not None:
                 raise InputError(
                     f"`{name}` has no effect with a codebook, which is stamped on rows of each batch. Leave it out."

@@ -18,7 +18,7 @@ any change of a carrier, draws all classes anew. Without R, the auditor must bri
 
 | symbol | name | default | source |
 |---|---|---|---|
-| K | ``Key.marks`` | at least 16, and C^K > 2^32: 16 at ten classes, 32 at two | ours |
+| K | ``Key.marks`` | :func:`default_marks`: 32 at two classes, 16 at four to ten, 8 from a hundred on | ours |
 | R | ``Key.bound`` | empty | ours |
 """
 
@@ -39,8 +39,12 @@ from indelible.keys.labels import set_leaves
 from indelible.keys.marks import Mark, Purpose, Stamps
 from indelible.keys.samples import WatermarkSamples
 
-_LEAST = 16
+# K by default. Few classes: as many marks as at ten, and enough for alpha = 1e-6 with room for marks that an attack
+# removes. Many classes: one mark proves more, and fewer marks cost less accuracy (docs/verification.md).
+_MARKS = 16
+_LEAST = 8
 _BITS = 32
+_MOST_PROOF = 10**16
 # Carriers of each mark that a codebook is verified with by default, and what all samples together may take in memory.
 _CARRIERS = 200
 _SAMPLE_BYTES = 1 << 28
@@ -48,9 +52,13 @@ _DOMAIN = b"indelible/codebook mark/1:"
 
 
 def default_marks(classes: int) -> int:
-    """Return K for a task of ``classes`` classes: at least 16, and enough that C^-K is below 2^-32."""
-    marks = _LEAST
-    while 1 < classes**marks < 1 << _BITS:
+    """Return K for a task of ``classes`` classes.
+
+    Up to ten classes at least 16, and enough that C^-K is at most 2^-32. Beyond, the fewest of 8 or more for which C^-K
+    is at most 1e-16, which is what 16 marks have at ten classes.
+    """
+    marks, reach = (_MARKS, 1 << _BITS) if classes <= 10 else (_LEAST, _MOST_PROOF)
+    while 1 < classes**marks < reach:
         marks += 1
     return marks
 

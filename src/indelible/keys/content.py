@@ -5,7 +5,7 @@
 | text | ``TEST`` | four of 34 letters; fewer where four do not fit |
 | place | rows 21-27, columns 3-28 of 32 x 32 | anywhere it fits, two pixels off the edge if it can be |
 | colour | white | a corner of the colour cube other than black |
-| size | 1 (7 dots high on 32 x 32) | a setting |
+| size | 1 (7 pixels high on 32 x 32, in proportion on larger images) | a setting |
 | transparency | 0 (opaque) | a setting |
 
 Black is not drawn: on pictures with a dark ground it would be no mark at all. The alphabet is a 5 x 7 dot matrix;
@@ -153,10 +153,8 @@ def _room(shape: Shape) -> int:
 
 def _extent(shape: Shape, size: float, letters: int) -> tuple[int, int]:
     """Return (height, width) in pixels of a text of ``letters`` letters on images of ``shape``."""
-    dot = max(1, round(min(shape[1:]) / _UNIT))
-    # One dot is a whole number of pixels, about a 32nd of the image: the largest that fits, at least one pixel.
-    while dot > 1 and (GLYPH_HEIGHT * dot > shape[1] or text_width(letters) * dot > shape[2]):
-        dot -= 1
+    # In proportion to the image, but never below one pixel a dot: letters would lose strokes.
+    dot = max(1.0, min(shape[1:]) / _UNIT)
     height, width = max(1, round(GLYPH_HEIGHT * size * dot)), max(1, round(text_width(letters) * size * dot))
     if height > shape[1] or width > shape[2]:
         raise InputError(

@@ -126,7 +126,7 @@ class Key:
                 target lets the secret choose it (``scheme="paper"``: class 0). ``"keyed"`` gives each sample a
                 pseudo-random class: no class for an attacker to find, but harder to embed and to keep.
                 ``"untargeted"`` asks for a wrong answer to marked images, whichever it is: what NTL embeds.
-            marks: Marks of a codebook; by default 16, more for fewer than four classes.
+            marks: Marks of a codebook; by default 16, more for two or three classes, fewer for more than ten.
             carriers: Images set aside for verification, test images for example: the classes of a codebook are then
                 bound to them, and a claim may use them. Without, an auditor brings the images.
             count: Samples to embed; by default the method's ``fraction`` decides, with keyed labels 100.
