@@ -1,5 +1,6 @@
 """The documentation tells the truth: links resolve, examples run, commands parse, files exist."""
 
+import doctest
 import re
 import shlex
 import subprocess
@@ -215,11 +216,14 @@ def test_the_first_page_is_read_in_two_minutes() -> None:
 def test_the_first_lines_of_python_end_in_owned(tmp_path: Path) -> None:
     """On the embedded data, with nothing given but what the page says: protected, stolen, proven."""
     code = blocks(ROOT / "README.md", "python")[0]
+    (shown,) = blocks(ROOT / "README.md", "text")
     told = "print('OWNED' if verdict.owned else 'NOT SHOWN', verdict.p_value)"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\n{told}"], env=ALONE, cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    last = done.stdout.splitlines()[-1].split()
+    *said, end = done.stdout.splitlines(keepends=True)
+    assert doctest.OutputChecker().check_output(shown, "".join(said), doctest.ELLIPSIS)
+    last = end.split()
     assert last[0] == "OWNED", done.stdout
     assert float(last[1]) <= 1e-6
 
