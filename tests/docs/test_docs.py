@@ -300,6 +300,21 @@ def test_written_pages_are_up_to_date(program: str) -> None:
     assert done.returncode == 0, f"run: python {program}\n{done.stdout}{done.stderr}"
 
 
+RATE = re.compile(r"WSR[^.|\n]{0,40}?\d+(?:\.\d)? ?%|\d+(?:\.\d)? ?% WSR|^\|[^\n]*\bWSR\b", re.MULTILINE)
+VERDICT = re.compile(r"OWNED|NOT SHOWN|verdict|p-value|p ≤|p = |claims granted", re.IGNORECASE)
+WRITTEN = ("CHANGELOG.md", "commands.md")
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.suffix == ".md" and page.name not in WRITTEN], ids=lambda page: page.name
+)
+def test_no_rate_of_hits_without_its_verdict(page: Path) -> None:
+    """Each part of a page with a watermark success rate also has the verdict, or says that none was made."""
+    for part in re.split(r"^(?=#+ )", FENCE.sub("", page.read_text(encoding="utf-8")), flags=re.MULTILINE):
+        rate = RATE.search(part)
+        assert not rate or VERDICT.search(part), f"{page.name}, {part.splitlines()[0]!r}: {rate[0]!r} has no verdict"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_no_line_begins_with_a_percent_sign(page: Path) -> None:
     """The renderer takes such a line for a comment and leaves it out."""
