@@ -57,7 +57,7 @@ class NotebookParser(MystParser):
 
 def keep_numbers_whole(_app: Sphinx, _name: str, source: list[str]) -> None:
     """Let no line of a table end inside a number with its sign, its deviation or its p-value."""
-    spaces = re.sub(r"(?<=\d) (?=[✓✗±])|(?<=±) (?=\d)|(?<=p ≤) (?=\d)|(?<=p) (?=≤ \d)", "\u00a0", source[0])
+    spaces = re.sub(r"(?<=\d) (?=[✓✗±%])|(?<=±) (?=\d)|(?<=p ≤) (?=\d)|(?<=p) (?=≤ \d)", "\u00a0", source[0])
     source[0] = re.sub(r"(?<=p\u00a0≤\u00a0\de)-", "\u2011", spaces)
 
 

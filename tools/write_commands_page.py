@@ -45,7 +45,8 @@ def sections(found: argparse.ArgumentParser, depth: int) -> Iterator[str]:
 
 def row(option: argparse.Action) -> str:
     """Return an option's row: what to type, and what it does."""
-    value = option.metavar or option.dest.upper()
+    metavar = option.metavar or option.dest.upper()
+    value = metavar if isinstance(metavar, str) else " ".join(metavar)
     typed = ", ".join(option.option_strings) or str(value)
     if option.option_strings and option.nargs != 0:
         typed += f" {value}"

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import indelible
 from indelible.attacks import ATTACKS
+from indelible.bench.preset import read_preset
 from indelible.cli import COMMANDS, parser
 from indelible.embedding import EMBEDDINGS
 from indelible.keys import MARKS
@@ -385,3 +386,10 @@ def test_the_notice_carries_the_licence_of_the_embedded_images() -> None:
     licence = ROOT / "src" / "indelible" / "data" / "assets" / "LICENSE.fashion-mnist.txt"
     words = licence.read_text(encoding="utf-8").partition("The MIT License")[2]
     assert " ".join(words.split()) in " ".join(notice.split())
+
+
+def test_the_preset_of_ones_own_can_be_read() -> None:
+    (text,) = blocks(ROOT / "docs" / "benchmark.md", "toml")
+    preset = read_preset("mine", text)
+    assert [kind.label for kind in preset.kinds] == ["content", "faint"]
+    assert [attack.label for attack in preset.attacks] == ["ft", "gentle"]
