@@ -34,6 +34,7 @@ import indelible
 from indelible.attacks import ATTACKS
 from indelible.cli import main
 from indelible.data.sources import SOURCES
+from indelible.data.sources.source import Rows, Source
 from tests.conftest import stripes
 from tests.docs.test_docs import ADDRESS, PAGES, ROOT, blocks
 from tests.evidence.authority import OPENSSL, Authority
@@ -179,12 +180,13 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embed, "fit", two_steps)
     monkeypatch.setattr(ATTACKS, "_entries", dict(ATTACKS._entries))  # an example may register its own
 
-    def fetched(name: str) -> Any:
+    def rows(name: str, count: int, seed: int) -> Rows:
         channels, size, _ = SOURCES[name].shape
-        pair = [
-            (data.images[:, :channels, :size, :size].numpy(), data.labels.numpy())
-            for data in (stripes(200, 10), stripes(60, 10, seed=1))
-        ]
+        data = stripes(count, 10, seed=seed)
+        return data.images[:, :channels, :size, :size].numpy(), data.labels.numpy()
+
+    def fetched(name: str) -> Source:
+        pair = rows(name, 200, 0), rows(name, 60, 1)
         return replace(SOURCES[name], embedded=Path(), rows=lambda _: pair)
 
     made = {name: fetched(name) for name in ("cifar10", "mnist")}
