@@ -36,10 +36,11 @@ from indelible.cli import main
 from indelible.data.sources import SOURCES
 from indelible.data.sources.source import Rows, Source
 from tests.conftest import stripes
-from tests.docs.test_docs import ADDRESS, PAGES, ROOT, blocks
+from tests.docs.test_docs import ADDRESS, PAGES, ROOT, blocks, short
 from tests.evidence.authority import OPENSSL, Authority
 from tests.verification.suspects.servers import serving_run
 
+__all__ = ["short"]  # the fixture that caps every training run
 TINY = ["--data", "fashion-mini?train=400&test=60", "--train", "epochs=1", "--device", "cpu"]
 NETWORK, HOURS, MACHINES = "needs a network", "takes hours", "needs several devices or machines"
 ENVIRONMENT = "makes or needs an environment of its own; CI runs it"
@@ -168,16 +169,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two steps for every training on the CPU, a few stripes for the sets that are fetched, three attacks for --all."""
-    from indelible.attacks import base as attacks
-    from indelible.embedding import base as embed
-    from indelible.train import fit
-
-    def two_steps(model: Any, data: Any, settings: Any, **rest: Any) -> Any:
-        return fit(model, data, settings.but(epochs=1, max_steps=2), **{**rest, "device": "cpu"})
-
-    monkeypatch.setattr(attacks, "fit", two_steps)
-    monkeypatch.setattr(embed, "fit", two_steps)
+    """A few stripes for the sets that are fetched; attacks that an example registers are forgotten afterwards."""
     monkeypatch.setattr(ATTACKS, "_entries", dict(ATTACKS._entries))  # an example may register its own
 
     def rows(name: str, count: int, seed: int) -> Rows:
@@ -316,7 +308,7 @@ def typed(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> int:
         return main(shlex.split(" ".join([here.removeprefix("indelible").strip(), *more])))
 
 
-@pytest.mark.usefixtures("_tiny")
+@pytest.mark.usefixtures("short", "_tiny")
 @pytest.mark.parametrize("command", params())
 def test_command_runs(
     command: str,

@@ -285,6 +285,12 @@ def test_every_k_steps_with_k_times_the_weight(net: TinyNet, data: ImageData, ke
         torch.testing.assert_close(2 * once, twice)
 
 
+@pytest.mark.parametrize(("marks", "rows", "steps"), [(8, 16, 248), (16, 16, 992), (32, 32, 1984)])
+def test_a_codebook_has_a_row_and_62_steps_for_each_mark(marks: int, rows: int, steps: int) -> None:
+    defaults = AdversarialPerturbation.for_codebook(marks)
+    assert (defaults["rows"], defaults["head_start"]) == (rows, steps)  # 8 marks: two rows each, half of 8 * 62
+
+
 def test_a_head_start_raises_alpha_and_lets_it_fall() -> None:
     method = AdversarialPerturbation(alpha=0.03, head_start=3000, every=2)
     # 0.03 * 3000 / t, between 0.03 and 0.1; twice that once every second step has passes only.

@@ -230,9 +230,14 @@ class AdversarialPerturbation(EmbeddingMethod):
 
     @classmethod
     def for_codebook(cls, marks: int) -> Mapping[str, Any]:
-        """Return the defaults for a codebook: a row, and 62 steps of head start, for each mark."""
+        """Return the defaults for a codebook: a row, and 62 steps of head start, for each mark.
+
+        A pass has 16 rows at least. Fewer marks than that are shown more often in each pass, and need fewer steps.
+        """
+        rows = max(16, marks)
         return {
-            "eps": 0.005, "alpha": 0.03, "rows": max(16, marks), "clean_rows": 16, "every": 2, "head_start": 62 * marks
+            "eps": 0.005, "alpha": 0.03, "rows": rows, "clean_rows": 16, "every": 2,
+            "head_start": 62 * marks * marks // rows,
         }  # fmt: skip
 
     @property
