@@ -30,9 +30,9 @@ from indelible.verification.statistics.codebook import (
     Integers,
     answer_counts,
     codebook_p_value,
-    codebook_p_values,
     codebook_scores,
 )
+from many_draws import codebook_p_values
 
 __all__ = ["best_draw", "codebook_forgeries", "secret_draws"]
 

@@ -19,10 +19,10 @@ import numpy as np
 from indelible.verification.statistics.codebook import (
     Integers,
     answer_counts,
-    codebook_p_values,
     codebook_scores,
     sequential_factor,
 )
+from many_draws import codebook_p_values
 
 __all__ = ["BOOK_NULLS", "codebook_null"]
 

@@ -97,7 +97,7 @@ def drawing(spots: Sequence[Spot]) -> Drawing:
         axes.text(
             0.99, math.log10(LEVEL) + 0.6, "NOT SHOWN", transform=axes.get_yaxis_transform(), ha="right", va="top"
         )
-        axes.grid(visible=True)
+        axes.grid(visible=True, axis="both")
         axes.set_axisbelow(True)
         axes.margins(x=0.15)
         figure.legend(loc="outside right upper", frameon=False)

@@ -26,7 +26,7 @@ from torch import nn
 
 from indelible.attacks import attack
 from indelible.base.files import write_json
-from indelible.data import ImageData, Split, load
+from indelible.data import Data, Split, load
 from indelible.embedding import embed
 from indelible.keys import Key
 from indelible.train.fit import train_unmarked
@@ -39,7 +39,7 @@ ATTACKS = ("ft", "fp", "anp", "nad", "mcr", "nnl")
 REPORTED_FROM = 10
 
 
-def unmarked(folder: Path, seed: int, owner: ImageData, split: Split) -> Run:
+def unmarked(folder: Path, seed: int, owner: Data, split: Split) -> Run:
     """Train the model that is to be protected, or load it."""
     if not Run.finished(folder):
         architecture = Architecture(name=NETWORK, classes=10, shape=owner.shape)

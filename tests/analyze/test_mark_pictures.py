@@ -10,7 +10,7 @@ from indelible.base.errors import InputError
 from indelible.keys.key import Key
 from indelible.keys.unrelated import UnrelatedMark
 from indelible.report.drawing import as_svg
-from indelible.report.model_figures import samples_drawing
+from indelible.report.figures import samples_drawing
 from tests.conftest import SECRET, SHAPE, stripes
 
 

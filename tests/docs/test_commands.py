@@ -44,6 +44,7 @@ __all__ = ["short"]  # the fixture that caps every training run
 TINY = ["--data", "fashion-mini?train=400&test=60", "--train", "epochs=1", "--device", "cpu"]
 NETWORK, HOURS, MACHINES = "needs a network", "takes hours", "needs several devices or machines"
 ENVIRONMENT = "makes or needs an environment of its own; CI runs it"
+FRONTIER = "on made records: tests/experiments/test_frontier.py"
 NOT_RUN = {
     "python -m pip install .": NETWORK,
     "python -m pip install '.[plots]'": NETWORK,
@@ -67,6 +68,7 @@ NOT_RUN = {
     "python experiments/speed.py --parts app,memory --networks resnet-18 --rounds 3": HOURS,
     "python experiments/speed.py --out results/speed.json --table speed.md": HOURS,
     "python experiments/speed.py --check --parts app --networks resnet-mini --again": HOURS,
+    "python experiments/frontier.py results/app-fast-cpu.json --attack ft --kind content,unrelated": FRONTIER,
     "make bench": HOURS,
     "make bench-check": HOURS,
     **{f"make {target}": ENVIRONMENT for target in ("test", "test-all", "lint", "format", "docs", "demo", "help")},

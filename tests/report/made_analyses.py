@@ -5,7 +5,7 @@ import base64
 from indelible.analyze.adaptive_grid import FirstFall
 from indelible.analyze.analysis import Analysis
 from indelible.analyze.batchnorm import Batchnorm, BatchNormSettings, Channels, LayerShift
-from indelible.analyze.benchmark_curves import Curves, Frontier, Line, RatePoint, Spot
+from indelible.analyze.benchmark_curves import Curves, Line, RatePoint
 from indelible.analyze.dynamics import Dynamics, DynamicsSettings, Moment, Track
 from indelible.analyze.landscape import Landscape, LandscapeSettings, Plane
 from indelible.analyze.mark_pictures import Picture, Samples, SamplesSettings
@@ -68,20 +68,6 @@ def _dynamics() -> Dynamics:
     return Dynamics(settings=DynamicsSettings(), tracks=(Track(label=EVIL, moments=moments),))
 
 
-def _frontier() -> Frontier:
-    def spot(label: str, cost: float, wsr: float, *, perturbed: bool = True, control: str | None = None) -> Spot:
-        return Spot(
-            label=label, cost=cost, wsr=wsr, low=wsr - 0.1, high=wsr, ba=0.8, ba_after=0.79, runs=2,
-            over=("content 0", "content 1"), verdicts=2, owned=1, control=control, perturbed=perturbed,
-        )  # fmt: skip
-
-    spots = (
-        spot("vanilla", 1.0, 0.2, perturbed=False), spot("control", 1.25, 0.5, perturbed=False),
-        spot("fast", 1.5, 0.9, control="control"), spot(EVIL, 1.75, 0.7), spot("exact", 3.0, 0.95),
-    )  # fmt: skip
-    return Frontier(attack="ft", spots=spots)
-
-
 ALL: dict[str, Analysis] = {
-    one.figure: one for one in (_landscape(), _batchnorm(), _tsne(), _samples(), _curves(), _dynamics(), _frontier())
+    one.figure: one for one in (_landscape(), _batchnorm(), _tsne(), _samples(), _curves(), _dynamics())
 }

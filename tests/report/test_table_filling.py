@@ -9,7 +9,7 @@ import pytest
 
 from indelible.bench.measurement import PAPER_ATTACKS, results_of
 from indelible.report.charts import table_charts
-from indelible.report.outcome import outcome_of_tables, wins
+from indelible.report.table_documents import outcome_of_tables, wins
 from indelible.report.table_filling import fill, measured_tables
 from indelible.report.table_grid import Entry, Grid, Value
 from indelible.report.table_layouts import TABLES
@@ -268,4 +268,4 @@ def test_the_outcome_says_what_was_counted() -> None:
 
 
 def test_an_empty_column_is_left_out_and_nothing_is_no_table() -> None:
-    assert fill(replace(TABLES["cifar10"], sections=()), []) == []
+    assert fill(replace(TABLES["cifar10"], sections=())) == []

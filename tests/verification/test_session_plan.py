@@ -13,7 +13,7 @@ from scipy.stats import binom
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.keys.key import Key
 from indelible.verification import SessionPlan, plan, session_plan, verify
-from indelible.verification.session_plan import decoy_samples_for, sequential_power
+from indelible.verification.planner import decoy_samples_for, sequential_power
 from indelible.verification.statistics.exact_tests import upper_limit
 from indelible.verification.statistics.sequential import log_e_value
 from tests.conftest import SECRET, SHAPE, stripes

@@ -9,6 +9,7 @@ from scipy.integrate import quad
 from scipy.stats import binom, binomtest, combine_pvalues, false_discovery_control
 
 from indelible.base.errors import InputError
+from indelible.verification.findings import paired_finding
 from indelible.verification.planner import QueryPlan, needed_hits, plan, power_of
 from indelible.verification.statistics.exact_tests import (
     decoys_for,
@@ -17,7 +18,6 @@ from indelible.verification.statistics.exact_tests import (
     keyed_p_value,
     keyed_rate,
     mcnemar,
-    paired_test,
     rank_p_value,
 )
 from indelible.verification.statistics.sequential import EProcess, log_e_value
@@ -85,17 +85,18 @@ class TestPaired:
         """Of eight carriers one hits as it is; the mark wins six of the other seven and loses that one."""
         before = torch.tensor([True] + [False] * 7)
         after = torch.tensor([False] + [True] * 6 + [False])
-        found = paired_test(before, after, [before, torch.zeros(8, dtype=torch.bool)], miss=0.1)
-        assert (found.hits, found.trials, found.gained, found.lost, found.free) == (6, 8, 6, 1, 7)
+        found = paired_finding(before, after, [before, torch.zeros(8, dtype=torch.bool)], alpha=1.0)
+        assert (found.hits, found.trials) == (6, 8)
+        assert [found.counts[name] for name in ("gained", "lost", "free")] == [6, 1, 7]
         # No decoy won anything, so that the null rate is one half: P[Bin(7, 1/2) >= 6] = 8 / 128 in both tests.
         assert (found.null_rate, found.decoy_rate) == (0.5, 0.0)
-        assert found.mcnemar_p == pytest.approx(8 / 128)
+        assert found.counts["mcnemar_p"] == pytest.approx(8 / 128)
         assert found.p_value == pytest.approx(8 / 128 + 0.1)
 
     def test_where_no_carrier_can_be_won(self) -> None:
         every = torch.ones(4, dtype=torch.bool)
-        found = paired_test(every, every, [every], miss=0.1)
-        assert (found.p_value, found.null_rate, found.decoy_rate, found.free) == (1.0, 1.0, None, 0)
+        found = paired_finding(every, every, [every], alpha=1.0)
+        assert (found.p_value, found.null_rate, found.decoy_rate, found.counts["free"]) == (1.0, 1.0, None, 0)
 
 
 class TestEProcess:

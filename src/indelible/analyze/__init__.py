@@ -6,7 +6,7 @@ Each function takes any model and returns a frozen result; ``write_analysis`` ke
 
 from indelible.analyze.analysis import ANALYSES, Analysis, read_analysis, write_analysis
 from indelible.analyze.batchnorm import Batchnorm, BatchNormSettings, batchnorm
-from indelible.analyze.benchmark_curves import Curves, Frontier, curves, frontier
+from indelible.analyze.benchmark_curves import Curves, curves
 from indelible.analyze.dynamics import Dynamics, DynamicsSettings, dynamics
 from indelible.analyze.landscape import Landscape, LandscapeSettings, landscape
 from indelible.analyze.mark_pictures import Samples, SamplesSettings, samples
@@ -22,7 +22,6 @@ __all__ = [
     "Curves",
     "Dynamics",
     "DynamicsSettings",
-    "Frontier",
     "Landscape",
     "LandscapeSettings",
     "MarkedModel",
@@ -34,7 +33,6 @@ __all__ = [
     "batchnorm",
     "curves",
     "dynamics",
-    "frontier",
     "landscape",
     "read_analysis",
     "read_measurements",

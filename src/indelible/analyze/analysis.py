@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ANALYSIS = "analysis.json"
 ANALYSES: dict[str, type["Analysis"]] = {}
-"""Every kind of analysis by name; a subclass of :class:`Analysis` adds itself."""
+"""Every kind of analysis by name; a subclass of :class:`Analysis` adds itself, if it is not told otherwise."""
 _POINTS = "points.json"
 _TABLE = "table.csv"
 _FORMAT = 1
@@ -63,8 +63,9 @@ class Analysis:
 
     figure: ClassVar[str]
 
-    def __init_subclass__(cls) -> None:
-        ANALYSES[cls.figure] = cls
+    def __init_subclass__(cls, *, registered: bool = True) -> None:
+        if registered:
+            ANALYSES[cls.figure] = cls
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the numbers as rows of one flat table."""

@@ -22,13 +22,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from indelible.analyze.analysis import Analysis
 from indelible.analyze.marked_model import MarkedModel
 from indelible.base.errors import InputError
 from indelible.base.methods import Method
-from indelible.nn.layers import BatchNorm, batch_norms
+from indelible.nn.layers import batch_norms
 from indelible.nn.statistics import estimate_statistics
 
 _SMALLEST = 1e-12  # a channel that never varies has no logarithm
@@ -98,17 +98,6 @@ class Batchnorm(Analysis):
         return channels + layers
 
 
-def statistics_of(model: nn.Module, batches: Sequence[Tensor]) -> list[tuple[str, Tensor, Tensor]]:
-    """Return (name, mean, variance) of every BatchNorm layer, estimated on ``batches``; ``model`` is changed."""
-    estimate_statistics(model, batches)
-    found = []
-    for name, layer in _tracking(model):
-        assert layer.running_mean is not None  # noqa: S101 - for the type checker; _tracking sees to it
-        assert layer.running_var is not None  # noqa: S101 - likewise
-        found.append((name, layer.running_mean.double().cpu(), layer.running_var.double().cpu()))
-    return found
-
-
 def shift_of(name: str, clean: tuple[Tensor, Tensor], marked: tuple[Tensor, Tensor]) -> LayerShift:
     """Return how far two (mean, variance) pairs of one layer lie apart."""
     (mean, variance), (other_mean, other_variance) = clean, marked
@@ -132,23 +121,24 @@ def batchnorm(subjects: Sequence[MarkedModel], settings: BatchNormSettings | Non
 
 def _channels(subject: MarkedModel, settings: BatchNormSettings) -> Channels:
     model = subject.copy()
-    names = [name for name, _ in _tracking(model)]
-    if not names:
+    every = dict(batch_norms(model))
+    layers = {name: one for name, one in every.items() if one.track_running_stats and one.running_mean is not None}
+    if not layers:
         raise InputError(f"{subject.label} has no BatchNorm layer that keeps statistics: there is nothing to compare.")
-    number = settings.layer or min(9, len(names))
-    if not 1 <= number <= len(names):
-        raise InputError(f"layer must be 1..{len(names)}, the BatchNorm layers of {subject.label}, got {number}.")
+    number = settings.layer or min(9, len(layers))
+    if not 1 <= number <= len(layers):
+        raise InputError(f"layer must be 1..{len(layers)}, the BatchNorm layers of {subject.label}, got {number}.")
     samples = subject.marked(settings.images)
     plain = subject.clean_batches(subject.test, len(samples), settings.seed)
-    clean, marked = (statistics_of(model, batches) for batches in (plain, subject.batches(samples.images)))
-    shifts = [shift_of(one[0], one[1:], other[1:]) for one, other in zip(clean, marked, strict=True)]
-    (name, mean, variance), (_, other_mean, other_variance) = clean[number - 1], marked[number - 1]
+    found: list[list[tuple[Tensor, Tensor]]] = []
+    for batches in (plain, subject.batches(samples.images)):
+        estimate_statistics(model, batches)
+        pairs = [(one.get_buffer("running_mean"), one.get_buffer("running_var")) for one in layers.values()]
+        found.append([(mean.double().cpu(), variance.double().cpu()) for mean, variance in pairs])
+    shifts = [shift_of(name, clean, marked) for name, clean, marked in zip(layers, *found, strict=True)]
+    (mean, variance), (marked_mean, marked_variance) = (pairs[number - 1] for pairs in found)
     return Channels(
-        label=subject.label, layer=name, number=number, clean_mean=tuple(mean.tolist()),
-        clean_variance=tuple(variance.tolist()), marked_mean=tuple(other_mean.tolist()),
-        marked_variance=tuple(other_variance.tolist()), layers=tuple(shifts),
+        label=subject.label, layer=list(layers)[number - 1], number=number, clean_mean=tuple(mean.tolist()),
+        clean_variance=tuple(variance.tolist()), marked_mean=tuple(marked_mean.tolist()),
+        marked_variance=tuple(marked_variance.tolist()), layers=tuple(shifts),
     )  # fmt: skip
-
-
-def _tracking(model: nn.Module) -> list[tuple[str, BatchNorm]]:
-    return [pair for pair in batch_norms(model) if pair[1].track_running_stats and pair[1].running_mean is not None]

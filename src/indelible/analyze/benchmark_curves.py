@@ -1,6 +1,4 @@
-"""Analyses of a benchmark's records: curves against what was varied, and the frontier of cost and robustness.
-
-Curves: WSR and BA against one thing that was varied, from the records of many runs.
+"""Curves: WSR and BA against one thing that was varied, from the records of many runs.
 
 Paper: Gan et al., ICCV 2023: eps (Figure 5), architecture (Figure 6 and Appendix D), mark size and transparency
 (Figure 8), target class (Appendix C), ANP's threshold and MCR's t (Appendix B); the rate of FP is ours.
@@ -15,20 +13,10 @@ Paper: Gan et al., ICCV 2023: eps (Figure 5), architecture (Figure 6 and Appendi
 
 Seeds are averaged; the standard deviation over them (n - 1), their number and their verdicts are kept.
 Where the paper reports a number, it stands beside.
-
-Frontier: what a variant of APP costs against what it keeps of the watermark, from a benchmark's records.
-
-Cost is image passes relative to plain training, by the settings of each model: 1 + extra rows / batch size
-(:meth:`~indelible.embedding.app.AdversarialPerturbation.extra_rows`). Seconds follow it closely (docs/speed.md) and
-differ between machines. Beside each variant stands its control: eps 0 at the same exposure, that is the same rows,
-clean rows, steps between and share of the training. What the perturbation itself gives is the distance between the two.
-
-Kinds of marks and seeds are put together: a spot is their mean, with the lowest and the highest. Where not all spots
-are of the same kinds and seeds, the result says so.
 """
 
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -37,7 +25,6 @@ from typing import Any, ClassVar
 from indelible.analyze.analysis import Analysis
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.bench.measurement import Measurement
-from indelible.embedding.app import AdversarialPerturbation
 
 _WORDS = tomllib.loads(Path(__file__).with_name("variables.toml").read_text(encoding="utf-8"))
 STRENGTHS: Mapping[str, str] = _WORDS["strengths"]
@@ -145,16 +132,14 @@ def _labels(wanted: Sequence[Measurement], variable: str) -> list[str]:
     for one, parts in zip(wanted, others, strict=True):
         after = f" after {one.column.upper()}" if one.column else ""
         more = [str(part) for part, differs in zip(parts, differing, strict=True) if differs]
-        made.append(", ".join([f"{_curve_method(one, variable)}{after}", *more]))
+        # Only over eps are APP and its control, which is APP with eps 0, the same curve.
+        registered, method = one.made.get("method"), one.method
+        if variable == "eps":
+            method = str(registered or method)
+        elif method == registered and one.factors.get("eps") == 0:
+            method = f"{method} (eps 0)"
+        made.append(", ".join([f"{method}{after}", *more]))
     return made
-
-
-def _curve_method(one: Measurement, variable: str) -> str:
-    """Name a method. Only over eps are APP and its control, which is APP with eps 0, the same curve."""
-    registered = one.made.get("method")
-    if variable == "eps":
-        return str(registered or one.method)
-    return f"{one.method} (eps 0)" if one.method == registered and one.factors.get("eps") == 0 else one.method
 
 
 def _is_number(value: Any) -> bool:
@@ -172,114 +157,3 @@ def _point(value: Any, samples: Sequence[Sample]) -> RatePoint:
         wsr=mean["wsr"], ba=mean["ba"], wsr_sd=spread["wsr"], ba_sd=spread["ba"], seeds=len(samples),
         verdicts=len(verdicts), owned=sum(verdicts), reported_wsr=fmean(reported) if reported else None,
     )  # fmt: skip
-
-
-Pair = tuple[Measurement, Measurement]
-"""A model before and after the attack."""
-_EXPOSURE = ("rows", "clean_rows", "clean_bn", "every", "after", "alpha")
-_BASE = "vanilla"
-# Settings in published records that APP no longer has, at the values that change nothing.
-_DROPPED = {("keep", 1), ("ascent_rows", None)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spot:
-    """One method, before and after the attack; rates are fractions."""
-
-    label: str  # what the preset calls it
-    cost: float  # image passes relative to plain training
-    wsr: float  # mean WSR after the attack
-    low: float  # lowest WSR after the attack
-    high: float  # highest WSR after the attack
-    ba: float  # mean accuracy before the attack
-    ba_after: float  # mean accuracy after the attack
-    runs: int  # models, over kinds and seeds
-    over: tuple[str, ...]  # those kinds and seeds, such as `"content 0"`
-    verdicts: int  # how many models have a verdict after the attack
-    owned: int  # how many of the verdicts show ownership
-    control: str | None  # label of the control at the same exposure; None for a control, and where there is none
-    perturbed: bool  # whether weights are perturbed: False for controls and other methods
-
-
-@dataclass(frozen=True, kw_only=True)
-class Frontier(Analysis):
-    """Cost against robustness: WSR after ``attack``, the cheapest method first."""
-
-    figure: ClassVar[str] = "frontier"
-    attack: str
-    spots: tuple[Spot, ...]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return one row per method."""
-        return [vars(spot) | {"over": ", ".join(spot.over)} for spot in self.spots]
-
-    def best(self) -> list[Spot]:
-        """Return the perturbed methods that no cheaper, or equally cheap, perturbed one beats in WSR."""
-        kept: list[Spot] = []
-        for spot in sorted((one for one in self.spots if one.perturbed), key=lambda one: (one.cost, -one.wsr)):
-            if not kept or spot.wsr > kept[-1].wsr:
-                kept.append(spot)
-        return kept
-
-
-def frontier(measurements: Sequence[Measurement], *, attack: str = "ft", kinds: Collection[str] = ()) -> Frontier:
-    """Return cost and robustness of every method in a benchmark's results.
-
-    WSR is taken after ``attack``, its label in the preset; only of these ``kinds`` of marks, if any are given.
-    """
-    known = dict.fromkeys(one.mark for one in measurements)
-    for kind in kinds:
-        if kind not in known:
-            raise UnknownNameError("kind of mark in these records", kind, known)
-    chosen = [one for one in measurements if not kinds or one.mark in kinds]
-    after = {one.model: one for one in chosen if one.column == attack and one.wsr is not None}
-    found: dict[str, list[Pair]] = {}
-    for one in chosen:
-        if one.column is None and one.model in after:
-            found.setdefault(one.method, []).append((one, after[one.model]))
-    if not found:
-        raise InputError(
-            f"no method has both a model and the attack {attack!r} in these records. Run the preset's cells first: "
-            "indelible bench run app-fast-cpu"
-        )
-    spots = [_spot(label, found) for label in found]
-    return Frontier(attack=attack, spots=tuple(sorted(spots, key=lambda spot: spot.cost)))
-
-
-def _method(pairs: Sequence[Pair]) -> AdversarialPerturbation | None:
-    made = pairs[0][0].made
-    if made["method"] != "app":
-        return None
-    own = {name: value for name, value in made["method_settings"].items() if (name, value) not in _DROPPED}
-    return AdversarialPerturbation.of(own)
-
-
-def _spot(label: str, found: Mapping[str, Sequence[Pair]]) -> Spot:
-    pairs, method = found[label], _method(found[label])
-    made, cost = pairs[0][0].made, 1.0
-    if method is not None:
-        cost += method.extra_rows() / made["train"]["batch_size"]
-    elif made["method"] != _BASE:
-        raise InputError(
-            f"the frontier compares variants of APP with Vanilla, but {label!r} is neither. Choose cells with --only."
-        )
-    kept = [attacked.wsr for _, attacked in pairs if attacked.wsr is not None]
-    verdicts = [attacked.owned for _, attacked in pairs if attacked.owned is not None]
-    before, after = ([one.ba for one in stage if one.ba is not None] for stage in zip(*pairs, strict=True))
-    return Spot(
-        label=label, cost=cost, wsr=fmean(kept), low=min(kept), high=max(kept),
-        ba=fmean(before), ba_after=fmean(after), runs=len(pairs),
-        over=tuple(sorted(f"{model.mark} {model.seed}" for model, _ in pairs)),
-        verdicts=len(verdicts), owned=sum(verdicts), control=_control(method, found),
-        perturbed=method is not None and method.eps > 0,
-    )  # fmt: skip
-
-
-def _control(method: AdversarialPerturbation | None, found: Mapping[str, Sequence[Pair]]) -> str | None:
-    if method is None or method.eps == 0:
-        return None
-    for label, pairs in found.items():
-        other = _method(pairs)
-        if other is not None and other.eps == 0 and all(getattr(method, n) == getattr(other, n) for n in _EXPOSURE):
-            return label
-    return None

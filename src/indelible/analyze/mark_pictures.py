@@ -16,6 +16,7 @@ give the marks away: keep the figure as you keep the key.
 
 import base64
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -26,7 +27,6 @@ from indelible.analyze.analysis import Analysis
 from indelible.base.errors import InputError
 from indelible.base.methods import Method
 from indelible.data.convert import as_data
-from indelible.data.images import Data
 from indelible.keys.key import Key
 
 _PLAIN = "original"
@@ -88,43 +88,35 @@ def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) ->
     chosen = settings or SamplesSettings()
     data = as_data(carriers, classes=key.classes)
     key.check_fits(data)
-    if key.labels == "codebook":
-        return _codebook(key, data, chosen)
-    target = key.one_target
-    eligible = (data.labels != target).nonzero().flatten()
+    book = key.labels == "codebook"
+    target = None if book else key.one_target
+    eligible = torch.arange(len(data)) if target is None else (data.labels != target).nonzero().flatten()
     if not 0 <= chosen.image < len(eligible):
+        apart = "" if book else " outside the target class"
         raise InputError(
-            f"image must be below {len(eligible)}, the images of {data.name!r} outside the target class, "
-            f"got {chosen.image}."
+            f"image must be below {len(eligible)}, the images of {data.name!r}{apart}, got {chosen.image}."
         )
-    found = data.gather(eligible[chosen.image : chosen.image + 1])
+    row = eligible[chosen.image : chosen.image + 1]
+    found = data.gather(row)
     original = found.images[0].cpu()
-    pictures = [_picture("kind", _PLAIN, original, original)]
-    pictures += [
-        _picture(row, title, mark.mark().samples(original[None], 1, "verify")[0], original, mark)
-        for row, title, mark in _marks(key, chosen)
-    ]
+    own = not book or key.kind != "unrelated"  # the marks of a codebook of unrelated images are on no image
+    pictures = [_picture("mark" if book else "kind", _PLAIN, original, original)] if own else []
+    if book:
+        classes = [data.classes[label] for label in key.codebook().classes.tolist()]
+        drawn = key.codebook().draw(data, row, 1, "verify")
+        pictures += [
+            _picture("mark", f"{number}: {name}", image, original, key)
+            for number, (image, name) in enumerate(zip(drawn, classes, strict=True), 1)
+        ]
+    else:
+        pictures += [
+            _picture(kind, title, mark.mark().samples(original[None], 1, "verify")[0], original, mark)
+            for kind, title, mark in _marks(key, chosen)
+        ]
     return Samples(
-        settings=chosen, carrier=data.classes[int(found.labels[0])], answer=data.classes[target],
-        pictures=tuple(pictures),
+        settings=chosen, carrier=data.classes[int(found.labels[0])] if own else "",
+        answer="" if target is None else data.classes[target], pictures=tuple(pictures),
     )  # fmt: skip
-
-
-def _codebook(key: Key, data: Data, settings: SamplesSettings) -> Samples:
-    """Draw one image with every mark of a codebook."""
-    if not 0 <= settings.image < len(data):
-        raise InputError(f"image must be below {len(data)}, the images of {data.name!r}, got {settings.image}.")
-    book, found = key.codebook(), data.gather(torch.tensor([settings.image]))
-    original = found.images[0].cpu()
-    drawn = book.draw(data, torch.tensor([settings.image]), 1, "verify")
-    own = key.kind != "unrelated"
-    pictures = [_picture("mark", _PLAIN, original, original)] if own else []
-    pictures += [
-        _picture("mark", f"{number}: {data.classes[label]}", image, original, key)
-        for number, (image, label) in enumerate(zip(drawn, book.classes.tolist(), strict=True), 1)
-    ]
-    carrier = data.classes[int(found.labels[0])] if own else ""
-    return Samples(settings=settings, carrier=carrier, answer="", pictures=tuple(pictures))
 
 
 def _marks(key: Key, settings: SamplesSettings) -> Iterator[tuple[str, str, Key]]:
@@ -134,22 +126,15 @@ def _marks(key: Key, settings: SamplesSettings) -> Iterator[tuple[str, str, Key]
     yield "kind", "content", plain
     yield "kind", "noise", replace(plain, kind="noise")
     yield "kind", "unrelated", other
-    fitting = [size for size in settings.sizes if _fits(plain, size)]
+    fitting = []
+    for size in settings.sizes:
+        with suppress(InputError):  # marks that do not fit the images are left out
+            fitting.append(("size", f"{size:g}×", replace(plain, size=size)))
     if settings.sizes and not fitting:
         raise InputError(f"no mark of the sizes {settings.sizes} fits images of {key.shape}. Choose smaller sizes.")
-    for size in fitting:
-        yield "size", f"{size:g}×", replace(plain, size=size)
+    yield from fitting
     for value in settings.transparencies:
         yield "transparency", f"{100 * value:g} %", replace(plain, transparency=value)
-
-
-def _fits(key: Key, size: float) -> bool:
-    """Tell whether a content mark of that size fits the images: those that do not are left out."""
-    try:
-        replace(key, size=size)
-    except InputError:
-        return False
-    return True
 
 
 def _picture(row: str, title: str, image: Tensor, original: Tensor, key: Key | None = None) -> Picture:

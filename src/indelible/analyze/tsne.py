@@ -36,10 +36,10 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.methods import Method
 from indelible.base.progress import Progress
 from indelible.base.seeding import derive_seed
+from indelible.nn import head
 from indelible.nn.outputs import logits_of
 from indelible.nn.perturbation import Norm, perturbed
 from indelible.nn.statistics import estimate_statistics
-from indelible.nn.taps import trace
 from indelible.train import fit
 from indelible.train.evaluate import evaluating
 from indelible.train.fit import watched
@@ -138,25 +138,21 @@ def last_layer(model: nn.Module, images: Tensor) -> str:
     """Return the name of the linear layer that gives the logits."""
     with evaluating(model):
         size = logits_of(model(images)).shape
-    linear = [call for call in trace(model, images) if isinstance(call.layer, nn.Linear) and call.gave == size]
-    if not linear:
+    call = head.last_layer(model, images)
+    if call is None or not isinstance(call.layer, nn.Linear) or call.gave != size:
         raise InputError(
             f"{type(model).__name__} has no linear layer that gives its {size[1]} logits, so that it has no "
             "penultimate features. Wrap its head into an nn.Linear."
         )
-    return linear[-1].place[0]
+    return call.place[0]
 
 
 def features_of(model: nn.Module, batches: Sequence[Tensor], name: str) -> tuple[Tensor, Tensor]:
     """Return what the layer ``name`` reads, float (N, D), and the predicted classes, int64 (N,), on the CPU."""
-    found: list[Tensor] = []
     layer = model.get_submodule(name)
-    handle = layer.register_forward_pre_hook(lambda _, args: found.append(args[0].flatten(1)))
-    try:
-        with evaluating(model):
-            answers = [logits_of(model(images)).argmax(1) for images in batches]
-    finally:
-        handle.remove()
+    with evaluating(model):
+        found = [head.layer_inputs(model, layer, images).flatten(1) for images in batches]
+        answers = [logits_of(model(images)).argmax(1) for images in batches]
     return torch.cat(found).float().cpu(), torch.cat(answers).cpu()
 
 

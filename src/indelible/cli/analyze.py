@@ -23,7 +23,6 @@ EXAMPLES = [
     "indelible analyze samples runs/app",
     "indelible analyze curves results.json --over eps",
     "indelible analyze curves runs/app-anp runs/vanilla-anp --over threshold",
-    "indelible analyze frontier results/app-fast-cpu.json --attack ft",
     "indelible analyze dynamics runs/vanilla runs/app --attack ft --attack-set epochs=5",
     "indelible analyze draw analysis/landscape         # the figure again, from its numbers",
 ]
@@ -33,11 +32,8 @@ _FIGURES = {
     "tsne": "penultimate features of clean and watermark samples in two dimensions",
     "samples": "what the marks look like, in kinds, sizes and transparencies",
     "curves": "WSR and BA against a setting that a benchmark varied",
-    "frontier": "what variants of APP cost against what they keep after an attack",
     "dynamics": "WSR and BA during an attack, and when the verdict stops holding",
 }
-
-_RECORDS = {"curves": "a benchmark's export (JSON), or runs", "frontier": "a benchmark's export (JSON)"}
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -45,12 +41,11 @@ def configure(command: argparse.ArgumentParser) -> None:
     figures = command.add_subparsers(dest="figure", required=True, metavar="FIGURE")
     made = {name: figures.add_parser(name, help=words, description=words) for name, words in _FIGURES.items()}
     for name, one in made.items():
-        one.add_argument(
-            "runs", type=Path, nargs="+", metavar="RECORDS" if name in _RECORDS else "RUN",
-            help=_RECORDS.get(name, "folder of a run whose key is available"),
-        )  # fmt: skip
+        of_runs = name != "curves"
+        what = "folder of a run whose key is available" if of_runs else "a benchmark's export (JSON), or runs"
+        one.add_argument("runs", type=Path, nargs="+", metavar="RUN" if of_runs else "RECORDS", help=what)
         one.add_argument("--out", type=Path, help=f"folder of the result (default: analysis/{name})")
-        if name not in _RECORDS:
+        if of_runs:
             settings_option(one, "--set", "change a setting")
             one.add_argument("--seed", type=int, help="random seed of images and fine-tuning (default: 0)")
         threads_option(one)
@@ -60,8 +55,6 @@ def configure(command: argparse.ArgumentParser) -> None:
     made["curves"].add_argument("--over", required=True, help="eps, target, size, transparency, architecture, ...")
     made["curves"].add_argument("--attack", help="only records of this attack; none: models before any attack")
     made["curves"].add_argument("--kind", help="only records of this kind of mark: content, noise, ...")
-    made["frontier"].add_argument("--attack", default="ft", help="WSR after this attack (default: ft)")
-    made["frontier"].add_argument("--kind", help="only records of this kind of mark, or these: content,unrelated")
     made["dynamics"].add_argument("--attack", help="removal attack (default: ft)")
     settings_option(made["dynamics"], "--attack-set", "change a setting of the attack")
     drawn = figures.add_parser("draw", help="draw figures again from their numbers")
@@ -80,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         written = [path for folder in arguments.folders for path in write_figure(read_analysis(folder), folder)]
         return emit(arguments, {"written": list(map(str, written))}, "\n".join(f"wrote {path}" for path in written))
     out: Path = arguments.out or Path("analysis") / arguments.figure
-    makers = {"samples": _samples, "curves": _curves, "frontier": _frontier}
+    makers = {"samples": _samples, "curves": _curves}
     with pinned_threads(arguments.threads):
         result = makers.get(arguments.figure, _of_models)(arguments, out)
     write_analysis(out, result)  # the numbers first: without matplotlib they are there all the same
@@ -139,10 +132,3 @@ def _curves(arguments: argparse.Namespace, _out: Path) -> "Analysis":
 
     found = read_measurements(arguments.runs)
     return curves(found, arguments.over, attack=arguments.attack, kind=arguments.kind)
-
-
-def _frontier(arguments: argparse.Namespace, _out: Path) -> "Analysis":
-    from indelible.analyze import frontier, read_measurements
-
-    kinds = arguments.kind.split(",") if arguments.kind else ()
-    return frontier(read_measurements(arguments.runs), attack=arguments.attack, kinds=kinds)

@@ -67,8 +67,8 @@ def planned_session(
 
     A server is asked only as many queries as a verdict needs, unless ``--queries all`` is given.
     """
+    from indelible.verification.planner import SessionPlan, session_plan
     from indelible.verification.procedures import procedure_for
-    from indelible.verification.session_plan import SessionPlan, session_plan
     from indelible.verification.suspect_queries import asked_samples
     from indelible.verification.suspects import HttpSuspect, PredictionFile
 

@@ -19,6 +19,7 @@ from indelible.evidence.bundle import BundleFile, check_place, described_files
 from indelible.evidence.canonical import parse
 from indelible.evidence.check_steps import STEPS, Work
 from indelible.evidence.commitment import STATEMENT
+from indelible.evidence.decision import DRAWN
 from indelible.evidence.timestamp import Certificates, Stamp, read_roots
 from indelible.keys.key import Key
 from indelible.verification.suspects.suspect import Suspect
@@ -147,7 +148,7 @@ def check_bundle(
         holds=failed is None, failed=failed, steps=tuple(steps), caveats=tuple(work.caveats),
         commitment=None if work.commitment is None else parse(work.commitment.content, STATEMENT),
         claim=work.claim or None, stamp=work.stamp, dated=dated,
-        derived=work.derived, drawn=work.drawn and failed is None, carriers=work.brought,
+        derived=work.derived, drawn=failed is None and work.stated.test in DRAWN, carriers=work.brought,
         files=described_files(work.files, dated=dated),
     )  # fmt: skip
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import safetensors
-import torch
 from safetensors.torch import load as parse_tensors
 
 from indelible.base.errors import DamagedFileError
@@ -16,7 +15,7 @@ from indelible.evidence.canonical import canonical, parse_document, require
 from indelible.evidence.claim import FORMAT
 from indelible.evidence.codebook import AUDITOR
 from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment
-from indelible.evidence.decision import CODEBOOK, KEYED, WITH_DECOYS, judge, same
+from indelible.evidence.decision import DRAWN, WITH_DECOYS, judge, same
 from indelible.evidence.opening import Questions, default_challenge
 from indelible.evidence.signing import is_signed
 from indelible.evidence.timestamp import REPLY, ROOTS, Certificates, Stamp, read_roots, verify_timestamp
@@ -68,7 +67,6 @@ class Work:
     log: Recorded = field(init=False)
     questions: Questions = field(init=False)
     derived: bool = False
-    drawn: bool = False
     caveats: list[str] = field(default_factory=list)
 
     @property
@@ -115,10 +113,8 @@ def _manifest_signature(work: Work) -> str:
 def _timestamp(work: Work) -> str:
     reply, own = work.files.get(REPLY), work.files.get(ROOTS)
     if reply is None:
-        require(
-            work.roots is None and own is None,
-            "the bundle has no timestamp: nothing shows when the commitment was made",
-        )
+        none = work.roots is None and own is None
+        require(none, "the bundle has no timestamp: nothing shows when the commitment was made")
         work.caveats.append("There is no timestamp: nothing shows when the commitment was made.")
         return "none"
     trusted = work.roots if work.roots is not None or own is None else read_roots(own, "the roots")
@@ -148,11 +144,8 @@ def _claim(work: Work) -> str:
     require(found["commitment"] == stated.digest, "the claim is of another commitment")
     number, opened = found["number"], len(found["opened"])
     allowed = number >= 0 and (stated.repeatable or number < stated.claims)
-    require(
-        allowed and opened == stated.opens,
-        f"the commitment allows {stated.claims} claims that open {stated.opens} {stated.what} each, but this "
-        f"is number {number} and opens {opened}",
-    )
+    allows = f"the commitment allows {stated.claims} claims that open {stated.opens} {stated.what} each"
+    require(allowed and opened == stated.opens, f"{allows}, but this is number {number} and opens {opened}")
     fits = (found["decoys"] is None) == (stated.test not in WITH_DECOYS)
     require(fits, "a claim shows the secrets of its decoys if the test asks any, and only then")
     stated.scheme.check_form(found)
@@ -187,16 +180,6 @@ def _challenge(work: Work) -> str:
     return f"{text!r} by the {by}"
 
 
-def _openings(work: Work) -> str:
-    return str(work.stated.scheme.check_openings(work.stated, work.claim))
-
-
-def _labels(work: Work) -> str:
-    says = str(work.stated.scheme.check_labels(work.stated, work.claim))
-    work.drawn = work.stated.test in {CODEBOOK, KEYED}
-    return says
-
-
 def _images(work: Work) -> str:
     try:
         tensors = parse_tensors(work.files[bundle.IMAGES])
@@ -222,8 +205,8 @@ def _log(work: Work) -> str:
     found, claim = parse_log(work.files[bundle.LOG], bundle.LOG), work.claim
     about = {"commitment": work.stated.digest, "challenge": claim["challenge"], "number": claim["number"]}
     require(canonical(dict(found.about)) == canonical(about), "the log is of another claim")
-    suspects = canonical(dict(found.suspect)), canonical(claim["suspect"])
-    require(suspects[0] == suspects[1], "the log is of another suspect than the claim")
+    asked = canonical(dict(found.suspect)) == canonical(claim["suspect"])
+    require(asked, "the log is of another suspect than the claim")
     ends = found.head == claim["log"]
     require(ends, "the log does not end as the claim says: it was continued, cut off or replaced")
     require(found.classes == work.stated.key["classes"], "the log is of another number of classes")
@@ -256,10 +239,7 @@ def _answers(work: Work) -> str:
 
 
 def _verdict(work: Work) -> str:
-    known = work.log.answers
-    again = judge(
-        work.stated, work.questions, lambda images: torch.tensor([known[digest] for digest in image_digests(images)])
-    )
+    again = judge(work.stated, work.questions, work.log.predict)
     hits, claimed = f"{again['hits']} of {again['trials']} hits", work.claim["verdict"]
     agree = same(again, claimed) and claimed.get("sentence") == again["sentence"]
     require(agree, f"the answers give {hits} and p = {again['p_value']:.1e}, not the verdict of the claim")
@@ -270,12 +250,11 @@ def _key(work: Work) -> str | None:
     key, stated = work.key, work.stated
     if key is None:
         drawn = _TRIED_MARKS if stated.codebook is not None else _SOUGHT_BUT_DRAWN
-        work.caveats.append(drawn if work.drawn else _SOUGHT)
+        work.caveats.append(drawn if stated.test in DRAWN else _SOUGHT)
         return None
-    marks, committed = key.marks or "no", stated.key.get("marks") or "none"
-    other = "is not the committed one"
-    if key.marks != stated.key.get("marks"):
-        other = f"has {marks} marks, the committed one {committed}"
+    committed, other = stated.key.get("marks"), "is not the committed one"
+    if key.marks != committed:
+        other = f"has {key.marks or 'no'} marks, the committed one {committed or 'none'}"
     require(key.digest == stated.key_digest, f"the key that you gave {other}")
     says = str(stated.scheme.check_key(stated, key, work.carriers))
     work.derived = True
@@ -298,6 +277,9 @@ def _suspect(work: Work) -> str | None:
 STEPS: Sequence[tuple[str, Callable[[Work], str | None]]] = (
     ("files", _read), ("manifest", _manifest), ("commitment", _commitment),
     ("manifest signature", _manifest_signature), ("timestamp", _timestamp), ("claim", _claim),
-    ("challenge", _challenge), ("openings", _openings), ("labels", _labels), ("images", _images), ("query log", _log),
+    ("challenge", _challenge),
+    ("openings", lambda work: str(work.stated.scheme.check_openings(work.stated, work.claim))),
+    ("labels", lambda work: str(work.stated.scheme.check_labels(work.stated, work.claim))),
+    ("images", _images), ("query log", _log),
     ("answers", _answers), ("verdict", _verdict), ("key", _key), ("suspect", _suspect),
 )  # fmt: skip

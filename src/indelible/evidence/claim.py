@@ -5,28 +5,21 @@ interrupted claim continues from its log when the same command is given again. A
 other samples, or marks, in each: what was opened is spent, since the suspect has seen it.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import save
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import canonical_json, read_json, write_json
-from indelible.base.merkle import tree_root
-from indelible.data.digests import image_digests
-from indelible.data.images import Data
 from indelible.evidence.bundle import CLAIM, IMAGES, LOG, write_bundle
 from indelible.evidence.canonical import canonical
-from indelible.evidence.codebook import AUDITOR, claim_carriers, open_marks
 from indelible.evidence.commitment import IDENTITY, SIGNATURE, STATEMENT, Commitment
 from indelible.evidence.decision import judge
 from indelible.evidence.opening import challenge_seed, default_challenge
-from indelible.evidence.samples import entries_of, open_samples
 from indelible.evidence.signing import Identity
 from indelible.evidence.timestamp import REPLY, ROOTS
 from indelible.keys.key import Key
@@ -68,18 +61,13 @@ def claim(
             f"the key is not the one that was committed to{why if marks != committed else ''}. Give the key of the "
             "commitment."
         )
-    who, book = description(suspect), commitment.codebook
+    who, scheme = description(suspect), commitment.scheme
     # Before the claim takes a number: these may be the wrong images.
-    if book is None:
-        entries = entries_of(key, carriers, samples=commitment.samples)
-        if tree_root(entries.leaves).hex() != commitment.root:
-            raise InputError("key and carriers do not give the committed samples. Give the data committed with.")
-        state = _begun(place, commitment, who, challenge, None)
-        questions, parts, tensors = open_samples(commitment, key, entries, state["opened"])
-    else:
-        data = claim_carriers(book["carriers"], key, carriers)
-        state = _begun(place, commitment, who, challenge, _digest(data) if book["carriers"] == AUDITOR else None)
-        questions, parts, tensors = open_marks(book, key, data, state["opened"])
+    material, brought = scheme.material(commitment, key, carriers)
+    state = _begun(place, commitment, who, challenge, brought)
+    parts, tensors = scheme.opened(commitment, key, material, state["opened"])
+    parts = {"label_key": None, "codebook": None, "decoys": None, **parts}
+    questions = scheme.check_images(commitment, parts, tensors)  # what is asked is what a check will ask for
     seed = challenge_seed(commitment.digest, state["challenge"])
     about = {"commitment": commitment.digest, "challenge": state["challenge"], "number": state["number"]}
     log = place / f"claim-{state['number']:03d}.jsonl"
@@ -90,8 +78,7 @@ def claim(
     document = {
         "format": FORMAT, "commitment": commitment.digest, "number": state["number"],
         "challenge": state["challenge"], "by": state["by"], "suspect": who, "log": head, "verdict": verdict,
-        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "label_key": None, "codebook": None,
-        "decoys": None, **parts,
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), **parts,
     }  # fmt: skip
     files = {
         STATEMENT: commitment.content, SIGNATURE: commitment.signature, CLAIM: canonical(document),
@@ -102,12 +89,6 @@ def claim(
     write_bundle(out, files, signer)
     _keep(place, {**state, "bundle": Path(out).name})
     return verdict
-
-
-def _digest(carriers: Data) -> str:
-    """Return a digest of the carriers that an auditor brings: another set is another claim."""
-    held = carriers.gather(torch.arange(len(carriers)))
-    return hashlib.sha256(canonical_json([image_digests(held.images.cpu()), held.labels.tolist()])).hexdigest()
 
 
 def _begun(

@@ -10,6 +10,7 @@ sample has to be trusted: its digest is what the query log must hold. From the a
 """
 
 import hashlib
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,12 @@ import torch
 from torch import Tensor
 
 from indelible.base.errors import InputError
+from indelible.base.files import canonical_json
 from indelible.data.convert import as_data
 from indelible.data.digests import image_digests
 from indelible.data.images import Data
 from indelible.evidence.canonical import Hash, fields_of, require
-from indelible.evidence.opening import Questions, hex_paths, leads_to
+from indelible.evidence.opening import Questions, check_pictures, hex_paths, leads_to
 from indelible.keys import codebook as derived
 from indelible.keys.derive import Choices
 from indelible.keys.key import Key
@@ -42,17 +44,18 @@ _MARK = {"index": int, "seed": Hash, "path": list[Hash]}
 _IMAGE = {"row": int, "image": Hash, "true": int | None, "salt": Hash | None, "path": list[Hash]}
 
 
-def codebook_statement(key: Key, carriers: Any, samples: int | None) -> dict[str, Any]:
-    """Return what a commitment says of a codebook beside its marks; ``samples`` is of all marks together."""
+def statement(key: Key, carriers: Any, samples: int | None) -> tuple[Sequence[bytes], dict[str, Any]]:
+    """Return the leaves of a commitment, and what it says of them; ``samples`` is of all marks together."""
     marks, source, count = key.marks or 0, _source(key), None
     each = derived.most_carriers(key.shape, marks) if samples is None else samples // marks
     if each < 1:
         raise InputError(f"a codebook of {marks} marks asks every mark: at least {marks} samples, got {samples}.")
     if source == SET_ASIDE:
-        count = len(claim_carriers(source, key, carriers))
+        count = len(_claim_carriers(source, key, carriers))
     elif key.pool is not None:
         count = math.prod(key.pool.shape[:2])
-    return {**_key_hashes(key), "each": each, "carriers": source, "count": count}
+    about = {**_key_hashes(key), "each": each, "carriers": source, "count": count}
+    return derived.mark_leaves(key.secret, marks), {"codebook": about}
 
 
 def _shown_keys(key: Key) -> dict[str, bytes]:
@@ -64,7 +67,7 @@ def _key_hashes(key: Key) -> dict[str, str]:
     return {name: hashlib.sha256(value).hexdigest() for name, value in _shown_keys(key).items()}
 
 
-def claim_carriers(source: str, key: Key, carriers: Any) -> Data:
+def _claim_carriers(source: str, key: Key, carriers: Any) -> Data:
     """Return the images that a claim is made on; refuse others than those set aside, if any were."""
     data = as_data(carriers, classes=key.classes)
     if source == SET_ASIDE and not key.is_bound_to(data):
@@ -76,46 +79,48 @@ def claim_carriers(source: str, key: Key, carriers: Any) -> Data:
     return data
 
 
-def open_marks(
-    about: Mapping[str, Any], key: Key, data: Data, numbers: Sequence[int]
-) -> tuple[Questions, dict[str, Any], dict[str, Tensor]]:
-    """Open the marks ``numbers`` on the images of :func:`claim_carriers`.
+def material(stated: "Commitment", key: Key, carriers: Any) -> tuple[Data, str | None]:
+    """Return the images that a claim is made on, and the digest of those that an auditor brings."""
+    source = (stated.codebook or {})["carriers"]
+    data = _claim_carriers(source, key, carriers)
+    if source != AUDITOR:
+        return data, None
+    held = data.gather(torch.arange(len(data)))
+    return data, hashlib.sha256(canonical_json([image_digests(held.images.cpu()), held.labels.tolist()])).hexdigest()
 
-    Returns what is asked, what the claim shows of it, and the images of the bundle.
-    """
-    marks, own_images = key.marks or 0, about["carriers"] == NO_CARRIERS
-    count = about["count"] if own_images else len(data)
-    each = _asked_each(about, marks, count)
-    whole = key.samples(data, purpose="verify", count=each * marks)
-    samples = whole.subset(torch.cat([torch.arange(number * each, (number + 1) * each) for number in numbers]))
+
+def opened(
+    stated: "Commitment", key: Key, data: Data, numbers: Sequence[int]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return what a claim shows of the marks ``numbers``, and the images of the bundle."""
+    about, marks, pool = stated.codebook or {}, key.marks or 0, key.pool
+    own_images = about["carriers"] == NO_CARRIERS
     paths = hex_paths(derived.mark_leaves(key.secret, marks), numbers)
-    opened = [
+    seeds = [
         {"index": number, "seed": derived.mark_seed(key.secret, number).hex(), "path": path}
         for number, path in zip(numbers, paths, strict=True)
     ]
-    shown = {**{name: value.hex() for name, value in _shown_keys(key).items()}, "count": count}
-    rows = _rows(about, marks, opened, shown, each)
-    true = None if samples.true is None else samples.true[:each]
-    questions = Questions(samples=samples.images, labels=key.codebook().classes[list(numbers)], true=true)
-    held = samples.images if own_images else data.gather(torch.tensor(rows)).images.cpu()
-    images = _entries(key, data, rows, held[: len(rows)], true)
-    tensors = {"images": held} if rows else {}
-    return questions, {"opened": opened, "codebook": {**shown, "images": images}}, tensors
-
-
-def _entries(key: Key, data: Data, rows: Sequence[int], held: Tensor, true: Tensor | None) -> list[dict[str, Any]]:
-    """Return the shown images as JSON values; with salts and paths, if the classes are bound to them."""
-    own: Sequence[int | None] = [None] * len(rows) if true is None else true.tolist()
+    shown: dict[str, Any] = {name: value.hex() for name, value in _shown_keys(key).items()}
+    shown["count"] = about["count"] if own_images else len(data)
+    _, rows = _asked(about, marks, seeds, shown)
+    true: Sequence[int | None] = [None] * len(rows)
+    if not own_images:
+        carriers = data.gather(torch.tensor(rows))
+        held, true = carriers.images.cpu(), carriers.labels.tolist()
+    else:
+        held = torch.empty((0, *key.shape), dtype=torch.uint8) if pool is None else pool.flatten(0, 1)[rows]
+    # The classes may be bound to the images: then each is shown with its salt and its path.
     salts: Sequence[str | None] = [None] * len(rows)
-    paths: Sequence[list[str]] = [[] for _ in rows]
+    in_set: Sequence[list[str]] = [[] for _ in rows]
     if key.bound is not None:
-        leaves = derived.bound_leaves(key.secret, data if key.pool is None else key.pool)
+        leaves = derived.bound_leaves(key.secret, data if pool is None else pool)
         hidden = sample_salts(key.secret, len(leaves))
-        salts, paths = [hidden[row].hex() for row in rows], hex_paths(leaves, rows)
-    return [
+        salts, in_set = [hidden[row].hex() for row in rows], hex_paths(leaves, rows)
+    shown["images"] = [
         {"row": row, "image": image, "true": label, "salt": salt, "path": path}
-        for row, image, label, salt, path in zip(rows, image_digests(held), own, salts, paths, strict=True)
+        for row, image, label, salt, path in zip(rows, image_digests(held), true, salts, in_set, strict=True)
     ]
+    return {"opened": seeds, "codebook": shown}, {"images": held} if rows else {}
 
 
 def check_statement(found: Mapping[str, Any], key: Key, name: str) -> None:
@@ -145,33 +150,24 @@ def _source(key: Key) -> str:
     return AUDITOR if key.bound is None else SET_ASIDE
 
 
-def _asked_each(about: Mapping[str, Any], marks: int, count: int | None) -> int:
-    """Return how many images of every mark are asked: as many as committed, fewer if there are not so many.
+def _asked(
+    about: Mapping[str, Any], marks: int, opened: Sequence[Mapping[str, Any]], shown: Mapping[str, Any]
+) -> tuple[int, list[int]]:
+    """Return how many images of every mark are asked, and which carriers, or images of the pool, have to be shown.
 
-    ``count`` is the carriers that there are; with a pool, images of all marks together; None for generated images.
+    As many as committed, fewer if there are not so many. ``count`` is the carriers that there are; with a pool, images
+    of all marks together; None for generated images.
     """
+    each, count = int(about["each"]), shown["count"]
     if count is None:
-        return int(about["each"])
-    if about["carriers"] == NO_CARRIERS:  # half of a pool is for embedding
-        each = count // marks
-        count = each - each // 2
-    return min(int(about["each"]), count)
-
-
-def _rows(
-    about: Mapping[str, Any], marks: int, opened: Sequence[Mapping[str, Any]], shown: Mapping[str, Any], each: int
-) -> list[int]:
-    """Return which carriers, or images of the pool, have to be shown."""
-    count = shown["count"]
+        return each, []
     if about["carriers"] != NO_CARRIERS:
-        found: list[int] = derived.chosen_rows(Choices(bytes.fromhex(shown["choice_key"])), count, each).tolist()
-        return found
-    if count is None:
-        return []
-    return [
-        row for entry in opened
-        for row in pool_rows(bytes.fromhex(entry["seed"]), entry["index"], count // marks, each)
-    ]  # fmt: skip
+        each = min(each, count)
+        return each, derived.chosen_rows(Choices(bytes.fromhex(shown["choice_key"])), count, each).tolist()
+    own = count // marks
+    each = min(each, own - own // 2)  # half of a pool is for embedding
+    rows = (pool_rows(bytes.fromhex(entry["seed"]), entry["index"], own, each) for entry in opened)
+    return each, list(itertools.chain(*rows))
 
 
 def pool_rows(seed: bytes, number: int, size: int, each: int) -> list[int]:
@@ -246,10 +242,13 @@ def check_images(
     else:
         same = count == about["count"]
         require(same, f"the commitment is to {about['count']} carriers, the claim speaks of {count}")
-    each = _asked_each(about, stated.samples, count)
-    chosen = [entry["row"] for entry in entries] == _rows(about, stated.samples, claim["opened"], shown, each)
+    each, rows = _asked(about, stated.samples, claim["opened"], shown)
+    chosen = [entry["row"] for entry in entries] == rows
     require(chosen, "the images shown are not those that the committed choice gives: picked, or left out")
-    _check_held(entries, held, key["shape"])
+    require(held is not None or not entries, "the images of the carriers are not in the bundle")
+    if held is not None:
+        require(bool(entries), "the bundle holds images of carriers, but the claim shows none")
+        check_pictures(held, [entry["image"] for entry in entries], key["shape"], "carriers")
     for entry in entries:
         _check_entry(entry, about["carriers"], count, key)
     if given is not None and about["carriers"] != NO_CARRIERS:
@@ -258,17 +257,6 @@ def check_images(
     if true is not None or held is None:  # images of a pool are the samples themselves
         held = stamped(key, [bytes.fromhex(entry["seed"]) for entry in claim["opened"]], held, each)
     return Questions(samples=held, labels=_classes(stated, claim), true=true)
-
-
-def _check_held(entries: Sequence[Mapping[str, Any]], held: Tensor | None, shape: Sequence[int]) -> None:
-    """Compare the images of the bundle, if there are any, with the digests that the claim shows."""
-    require(held is not None or not entries, "the images of the carriers are not in the bundle")
-    if held is None:
-        return
-    whole = held.dtype == torch.uint8 and list(held.shape) == [len(entries), *shape] and bool(entries)
-    require(whole, f"the carriers are not {len(entries)} images of the committed shape")
-    for entry, actual in zip(entries, image_digests(held), strict=True):
-        require(entry["image"] == actual, f"the image of carrier {entry['row']} is not the one of the claim")
 
 
 def _check_entry(entry: Mapping[str, Any], source: str, count: int, key: Mapping[str, Any]) -> None:
@@ -291,8 +279,8 @@ def _compare(entries: Sequence[Mapping[str, Any]], count: int, given: Any, class
     same = len(data) == count
     require(same, f"the claim is on {count} carriers, but the images that you gave are {len(data)}")
     own = data.gather(torch.tensor([entry["row"] for entry in entries]))
-    for entry, image, true in zip(entries, image_digests(own.images.cpu()), own.labels.tolist(), strict=True):
-        same = (entry["image"], entry["true"]) == (image, true)
+    for entry, *image in zip(entries, image_digests(own.images.cpu()), own.labels.tolist(), strict=True):
+        same = [entry["image"], entry["true"]] == image
         require(same, f"carrier {entry['row']} is not the image, or not of the class, that you gave")
 
 

@@ -31,9 +31,7 @@ from indelible.evidence import samples as one_mark
 from indelible.evidence.canonical import Hash, canonical, parse_document, require
 from indelible.evidence.decision import WITH_DECOYS, test_of
 from indelible.evidence.opening import challenge_seed, checked_settings, opened_indices
-from indelible.evidence.samples import decoy_secrets, decoys_digest, entries_of, keyed_statement
 from indelible.evidence.signing import Identity, is_signed
-from indelible.keys.codebook import mark_leaves
 from indelible.keys.key import Key
 from indelible.verification.statistics.codebook import smallest_p_value
 
@@ -166,13 +164,8 @@ def commit(
         )
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie between 0 and 1, got {alpha}. Use 1e-6 for a strong claim.")
-    labels, book = None, None
-    if key.labels == "codebook":
-        book, leaves = codebook.codebook_statement(key, carriers, samples), mark_leaves(key.secret, key.marks or 0)
-    else:
-        entries = entries_of(key, carriers, samples=samples)
-        labels, leaves = keyed_statement(key, entries), list(entries.leaves)
-    count, test = len(leaves), test_of(key.public())
+    leaves, parts = (codebook if key.labels == "codebook" else one_mark).statement(key, carriers, samples)
+    count, book = len(leaves), parts.get("codebook")
     share = count // claims if claims > 0 else 0
     wanted = share if opens is None else opens
     if not 0 < wanted <= share:
@@ -190,9 +183,9 @@ def commit(
     statement = {
         "format": _FORMAT, "root": tree_root(leaves).hex(), "samples": count, "claims": claims, "opens": wanted,
         "purpose": "embed" if key.labels == "keyed" else "verify", "key": dict(key.public()), "key_digest": key.digest,
-        "test": test, "alpha": alpha, "model": model, "owner": owner, "public_key": signer.public,
-        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "labels": labels, "codebook": book,
-        "decoys": decoys_digest(decoy_secrets(key, test)),
+        "test": test_of(key.public()), "alpha": alpha, "model": model, "owner": owner, "public_key": signer.public,
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "labels": None, "codebook": None, "decoys": None,
+        **parts,
     }  # fmt: skip
     content = canonical(statement)
     made = Commitment.of(content, signer.sign("commitment", content))

@@ -17,19 +17,35 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from indelible.evidence.opening import Questions
-from indelible.verification.procedures import MISS_SHARE, codebook_finding
+from indelible.verification import findings
 from indelible.verification.statistics.codebook import answer_counts
-from indelible.verification.statistics.exact_tests import bounded_binomial, keyed_p_value, keyed_rate, paired_test
 
 if TYPE_CHECKING:
     from indelible.evidence.commitment import Commitment
 
 TEST, KEYED, CODEBOOK = "binomial, worst of 20 decoys", "binomial, keyed labels", "codebook"
 PAIRED = "paired, worst of 20 decoys"
-WITH_DECOYS = (TEST, PAIRED)
+WITH_DECOYS, DRAWN = (TEST, PAIRED), (KEYED, CODEBOOK)
 _TOLERANCE = 1e-6
 _BINDING = {"set aside": "carriers", "auditor": "auditor", "none": "key"}
-_LITERAL = " The marks are the paper's public ones: this carries no weight against forgery."
+_HITS = (
+    "{0.hits} of {0.trials} opened samples were answered with their committed labels; a model that never saw the key "
+    "does that with probability at most {0.p_value:.1e} (chance of a hit at most {0.null_rate:.3f})."
+)
+_SAYS = {
+    TEST: _HITS,
+    KEYED: _HITS,
+    PAIRED: (
+        "of {0.counts[free]} carriers that were answered right, the mark turned {0.counts[gained]} wrong, and "
+        "{0.counts[lost]} right that were wrong; with a model that never saw the key, a mark does as much with "
+        "probability at most {0.p_value:.1e}."
+    ),
+    CODEBOOK: (
+        "{0.counts[held]} of {0.counts[marks]} opened marks are answered with the class that was drawn for them "
+        "({0.hits} of {0.trials} answers); a model that never saw the key does as well with probability at most "
+        "{0.p_value:.1e}."
+    ),
+}
 
 
 def test_of(key: Mapping[str, Any]) -> str:
@@ -50,7 +66,8 @@ def judge(stated: "Commitment", questions: Questions, ask: Callable[[Tensor], Te
         # Held against the carriers' classes: other committed labels would hit by themselves.
         asked = [questions.plain, *(one.images for one in questions.decoys)]
         before, *others = [ask(images) != true for images in asked]
-        return decide_paired(before, given != true, others, alpha=level, literal=literal)
+        found = findings.paired_finding(before, given != true, others, level)
+        return _verdict(found, PAIRED, level, len(given) * (1 + len(asked)), found.counts, literal=literal)
     decoys = [(int(one.hits(ask(one.images)).sum()), len(one)) for one in questions.decoys]
     free = None if stated.key["kind"] == "unrelated" else int((given != true).sum())
     hits = int((given == questions.labels).sum())
@@ -66,41 +83,10 @@ def decide(
     ``free`` samples were not answered with their true class, the others could not hit a keyed label; None if they have
     no true class. ``literal``: the marks are the paper's public ones.
     """
-    decoy_rate = max((found / asked for found, asked in decoys), default=None)
+    queries = trials + sum(asked for _, asked in decoys)
     if decoys:
-        p_value, null_rate = bounded_binomial(hits, trials, decoys, alpha * MISS_SHARE)
-    else:
-        with_truth = free is not None
-        null_rate = keyed_rate(classes, with_truth=with_truth)
-        p_value = keyed_p_value(hits, trials if free is None else free, classes, with_truth=with_truth)
-    found = (
-        f"{hits} of {trials} opened samples were answered with their committed labels; a model that never saw the key "
-        f"does that with probability at most {p_value:.1e} (chance of a hit at most {null_rate:.3f})."
-    )
-    return _verdict(
-        TEST if decoys else KEYED, alpha, p_value, hits, trials, trials + sum(asked for _, asked in decoys),
-        found + _LITERAL * literal, null_rate=null_rate, decoy_rate=decoy_rate,
-    )  # fmt: skip
-
-
-def decide_paired(
-    before: Tensor, after: Tensor, decoys: Sequence[Tensor], *, alpha: float, literal: bool = False
-) -> dict[str, Any]:
-    """Return the verdict on untargeted samples as JSON values.
-
-    Each tensor (bool, (n,)) says which carriers are answered wrongly: without a mark, with the key's, with a decoy's.
-    """
-    test = paired_test(before, after, decoys, alpha * MISS_SHARE)
-    found = (
-        f"of {test.free} carriers that were answered right, the mark turned {test.gained} wrong, and {test.lost} right "
-        f"that were wrong; with a model that never saw the key, a mark does as much with probability at most "
-        f"{test.p_value:.1e}."
-    )
-    return _verdict(
-        PAIRED, alpha, test.p_value, test.hits, test.trials, test.trials * (2 + len(decoys)),
-        found + _LITERAL * literal, decoy_rate=test.decoy_rate, null_rate=test.null_rate, gained=test.gained,
-        lost=test.lost, free=test.free, mcnemar_p=test.mcnemar_p,
-    )  # fmt: skip
+        return _verdict(findings.bounded_finding(hits, trials, decoys, alpha), TEST, alpha, queries, literal=literal)
+    return _verdict(findings.keyed_finding(hits, trials, free, classes), KEYED, alpha, queries, literal=literal)
 
 
 def decide_codebook(
@@ -111,32 +97,27 @@ def decide_codebook(
     ``answers`` (int64, (m, n)) are to every opened mark on every carrier, ``true`` (n,) the classes of the carriers,
     None for images that belong to no class, ``drawn`` (m,) the classes of the marks; ``binding`` as in a verdict.
     """
-    marks, each = answers.shape
     counts = answer_counts(answers.numpy(), None if true is None else true.numpy(), classes)
-    trials = marks * each if true is None else int((true[None] != drawn[:, None]).sum())
-    test = codebook_finding(counts, drawn.numpy(), trials=trials, carriers=each)
-    found = (
-        f"{test.counts['held']} of {marks} opened marks are answered with the class that was drawn for them "
-        f"({test.hits} of {trials} answers); a model that never saw the key does as well with probability at most "
-        f"{test.p_value:.1e}."
-    )
-    return _verdict(
-        CODEBOOK, alpha, test.p_value, test.hits, trials, marks * each, found, **test.counts, drawn=drawn.tolist(),
-        table=counts.tolist(), binding=binding,
-    )  # fmt: skip
+    trials = answers.numel() if true is None else int((true[None] != drawn[:, None]).sum())
+    found = findings.codebook_finding(counts, drawn.numpy(), trials=trials, carriers=answers.shape[1])
+    more = {**found.counts, "drawn": drawn.tolist(), "table": counts.tolist(), "binding": binding}
+    return _verdict(found, CODEBOOK, alpha, answers.numel(), more)
 
 
 def _verdict(
-    test: str, alpha: float, p_value: float, hits: int, trials: int, queries: int, found: str, **more: Any
-) -> dict[str, Any]:
-    owned = p_value <= alpha
+    found: findings.Finding, test: str, alpha: float, queries: int, more: Mapping[str, Any] | None = None, *,
+    literal: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    owned = found.p_value <= alpha
     said = "Derived from a model that carries the committed watermark"
     if not owned:
         said = "Not shown to be derived from the committed model"
+    public = " The marks are the paper's public ones: this carries no weight against forgery." if literal else ""
     return {
-        "test": test, "alpha": alpha, "hits": hits, "trials": trials, "wsr": hits / trials if trials else 0.0,
-        "decoy_rate": None, "null_rate": None, "p_value": p_value, "owned": owned, "queries": queries, **more,
-        "sentence": f"{said}: {found}",
+        "test": test, "alpha": alpha, "hits": found.hits, "trials": found.trials,
+        "wsr": found.hits / found.trials if found.trials else 0.0, "decoy_rate": found.decoy_rate,
+        "null_rate": found.null_rate, "p_value": found.p_value, "owned": owned, "queries": queries, **(more or {}),
+        "sentence": f"{said}: {_SAYS[test].format(found)}{public}",
     }  # fmt: skip
 
 

@@ -18,10 +18,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from indelible.base.errors import DamagedFileError, IndelibleError, InputError
 from indelible.base.merkle import audit_paths, root_from_path
+from indelible.data.digests import image_digests
 from indelible.evidence.canonical import require
 from indelible.keys.derive import Choices
 from indelible.keys.key import Key, WatermarkSamples
@@ -81,6 +83,14 @@ def hex_paths(leaves: Sequence[bytes], indices: Sequence[int]) -> list[list[str]
 def leads_to(root: str, leaf: bytes, index: int, count: int, path: Sequence[str]) -> bool:
     """Tell whether a Merkle path in hexadecimal leads from the leaf at ``index`` of ``count`` to ``root``."""
     return root_from_path(leaf, index, count, [bytes.fromhex(one) for one in path]) == bytes.fromhex(root)
+
+
+def check_pictures(found: Tensor, digests: Sequence[str], shape: Sequence[int], what: str) -> None:
+    """Refuse images of a bundle that are not uint8 (n, C, H, W) with the digests that the claim shows."""
+    whole = found.dtype == torch.uint8 and list(found.shape) == [len(digests), *shape]
+    require(whole, f"the {what} are not {len(digests)} images of the committed shape")
+    for place, (digest, actual) in enumerate(zip(digests, image_digests(found), strict=True)):
+        require(digest == actual, f"image {place} of the {what} is not the one of the claim")
 
 
 def settings_key(public: Mapping[str, Any], secret: bytes) -> Key:

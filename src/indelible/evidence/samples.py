@@ -22,13 +22,14 @@ import torch
 from torch import Tensor
 
 from indelible.base.checks import is_hash
+from indelible.base.errors import InputError
 from indelible.base.merkle import leaf_hash, tree_root
 from indelible.data.convert import as_data
 from indelible.data.digests import image_digests
 from indelible.data.images import ImageData
 from indelible.evidence.canonical import Hash, canonical, fields_of, require
-from indelible.evidence.decision import KEYED, PAIRED, WITH_DECOYS
-from indelible.evidence.opening import Questions, hex_paths, leads_to, settings_key
+from indelible.evidence.decision import KEYED, PAIRED, WITH_DECOYS, test_of
+from indelible.evidence.opening import Questions, check_pictures, hex_paths, leads_to, settings_key
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.labels import drawn_labels, label_key, sample_salts, set_leaf, set_leaves
 from indelible.verification.suspect_queries import DECOY_SAMPLES, DECOYS
@@ -78,12 +79,16 @@ def entries_of(key: Key, carriers: Any, *, samples: int | None) -> Entries:
     )  # fmt: skip
 
 
-def keyed_statement(key: Key, entries: Entries) -> dict[str, str] | None:
-    """Return what a statement says of keyed labels: the set they were drawn for, and the label key by its hash."""
-    if entries.set_leaves is None:
-        return None
-    shown = hashlib.sha256(label_key(key.secret)).hexdigest()
-    return {"set": tree_root(entries.set_leaves).hex(), "key": shown}
+def statement(key: Key, carriers: Any, samples: int | None) -> tuple[Sequence[bytes], dict[str, Any]]:
+    """Return the leaves of a commitment, and what it says of them: labels that are drawn, and decoys, by their hashes.
+
+    Of keyed labels: the set that they were drawn for, and the label key.
+    """
+    entries, drawn = entries_of(key, carriers, samples=samples), None
+    if entries.set_leaves is not None:
+        shown = hashlib.sha256(label_key(key.secret)).hexdigest()
+        drawn = {"set": tree_root(entries.set_leaves).hex(), "key": shown}
+    return entries.leaves, {"labels": drawn, "decoys": decoys_digest(decoy_secrets(key, test_of(key.public())))}
 
 
 def check_statement(found: Mapping[str, Any], name: str) -> None:
@@ -110,12 +115,19 @@ def decoys_digest(secrets: Sequence[bytes] | None) -> str | None:
     return None if secrets is None else hashlib.sha256(b"".join(secrets)).hexdigest()
 
 
-def open_samples(
+def material(stated: "Commitment", key: Key, carriers: Any) -> tuple[Entries, None]:
+    """Return what a claim opens; refuse what does not give the committed samples. Nobody else brings images."""
+    entries = entries_of(key, carriers, samples=stated.samples)
+    if tree_root(entries.leaves).hex() != stated.root:
+        raise InputError("key and carriers do not give the committed samples. Give the data committed with.")
+    return entries, None
+
+
+def opened(
     stated: "Commitment", key: Key, entries: Entries, numbers: Sequence[int]
-) -> tuple[Questions, dict[str, Any], dict[str, Tensor]]:
-    """Return what is asked, what the claim shows of it, and the images of the bundle."""
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return what a claim shows of the samples ``numbers``, and the images of the bundle."""
     rows, secrets = torch.tensor(numbers, dtype=torch.int64), decoy_secrets(key, stated.test)
-    plain, samples = entries.carriers.subset(rows), entries.samples.subset(rows)
     paths, in_set = hex_paths(entries.leaves, numbers), hex_paths(entries.set_leaves or [], numbers)
     parts = {
         "opened": [
@@ -125,25 +137,7 @@ def open_samples(
         "label_key": None if entries.set_leaves is None else label_key(key.secret).hex(),
         "decoys": None if secrets is None else [one.hex() for one in secrets],
     }
-    questions = _questions(stated, secrets or (), samples.images, samples.labels, plain)
-    return questions, parts, {"samples": samples.images, "carriers": plain.images}
-
-
-def _questions(
-    stated: "Commitment", secrets: Sequence[bytes], samples: Tensor, labels: Tensor, carriers: ImageData
-) -> Questions:
-    """Return what is asked: samples, and those of every decoy key on their carriers."""
-    true, target, paired = carriers.labels, stated.key["target"], stated.test == PAIRED
-    keys = [settings_key(stated.key, secret) for secret in secrets]
-    if paired:  # decoys on all carriers, in their order: each is held against the same carrier without a mark
-        rows = torch.arange(len(carriers))
-        decoys = [WatermarkSamples(one.mark().apply(carriers.images), true, rows, true, True) for one in keys]
-    else:
-        room = len(carriers) if target is None else int((true != target).sum())
-        decoys = [one.samples(carriers, purpose="verify", count=min(DECOY_SAMPLES, room)) for one in keys]
-    return Questions(
-        samples=samples, labels=labels, true=true, decoys=decoys, plain=carriers.images if paired else None
-    )
+    return parts, {"samples": entries.samples.images[rows], "carriers": entries.carriers.images[rows]}
 
 
 def check_form(claim: Mapping[str, Any]) -> None:
@@ -217,16 +211,18 @@ def check_images(
     opened, shape = claim["opened"], stated.key["shape"]
     require(tensors.keys() == {"samples", "carriers"}, "the images hold other tensors than samples and carriers")
     for name, digest in (("samples", "image"), ("carriers", "carrier")):
-        found = tensors[name]
-        whole = found.dtype == torch.uint8 and list(found.shape) == [len(opened), *shape]
-        require(whole, f"the {name} are not {len(opened)} images of the committed shape")
-        for entry, actual in zip(opened, image_digests(found), strict=True):
-            same = entry[digest] == actual
-            require(same, f"the image of sample {entry['index']} ({name}) is not the committed one")
+        check_pictures(tensors[name], [entry[digest] for entry in opened], shape, name)
     true, labels = (torch.tensor([entry[name] for entry in opened]) for name in ("true", "label"))
     carriers = ImageData(tensors["carriers"], true, tuple(map(str, range(stated.key["classes"]))), "carriers")
-    secrets = [bytes.fromhex(one) for one in claim["decoys"] or ()]
-    return _questions(stated, secrets, tensors["samples"], labels, carriers)
+    keys = [settings_key(stated.key, bytes.fromhex(one)) for one in claim["decoys"] or ()]
+    target, plain = stated.key["target"], None
+    if stated.test == PAIRED:  # decoys on all carriers, in their order, each to compare with the one without a mark
+        rows, plain = torch.arange(len(carriers)), carriers.images
+        decoys = [WatermarkSamples(one.mark().apply(plain), true, rows, true, True) for one in keys]
+    else:
+        room = len(carriers) if target is None else int((true != target).sum())
+        decoys = [one.samples(carriers, purpose="verify", count=min(DECOY_SAMPLES, room)) for one in keys]
+    return Questions(samples=tensors["samples"], labels=labels, true=true, decoys=decoys, plain=plain)
 
 
 def check_key(stated: "Commitment", key: Key, carriers: Any) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load as parse_tensors
+from torch import Tensor
 
 from indelible.base.files import write_text
 from indelible.data.digests import image_digests
@@ -22,7 +23,6 @@ from indelible.report.page_look import environment
 from indelible.verification.suspects.log import parse_log
 
 _PICTURES = 12
-_SUSPECT = ("kind", "url", "file", "network", "digest")
 
 
 def write_page(bundle: str | Path, checked: Checked, out: str | Path) -> Path:
@@ -34,58 +34,40 @@ def write_page(bundle: str | Path, checked: Checked, out: str | Path) -> Path:
 def render_bundle(bundle: str | Path, checked: Checked) -> str:
     """Return the page as HTML."""
     claim: Mapping[str, Any] = checked.claim or {}
-    suspect = claim.get("suspect") or {}
     whole = checked.holds and checked.claim is not None
+    dated = checked.stamp.time if checked.dated and checked.stamp is not None else None
     return environment().get_template("bundle.html.j2").render(
-        title="Evidence of a watermark", outcome=_outcome(checked), checked=checked, claim=claim,
-        verdict=claim.get("verdict") if whole else None, opened=_opened(bundle, claim) if whole else [],
-        statement=checked.commitment or {}, suspect=[suspect[name] for name in _SUSPECT if name in suspect],
+        title="Evidence of a watermark", checked=checked, claim=claim, statement=checked.commitment or {},
+        verdict=claim["verdict"] if whole else None, opened=_opened(bundle, claim) if whole else [],
+        date=None if dated is None else datetime.strptime(dated, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC),
     )  # fmt: skip
 
 
-def _outcome(checked: Checked) -> str:
-    if not checked.holds:
-        return " ".join(checked.summary)
-    verdict = (checked.claim or {})["verdict"]
-    if checked.dated and checked.stamp is not None:
-        found = datetime.strptime(checked.stamp.time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-        date = f"The commitment existed on {found.day} {found:%B %Y, %H:%M:%S} UTC."
-    else:
-        date = "The date of the commitment is not established."
-    return " ".join([*checked.summary, date, verdict["sentence"]])
-
-
 def _opened(bundle: str | Path, claim: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the opened samples as the page shows them; the carrier is None for an image that was drawn on none."""
+    """Return opened samples; the carrier is None where an image was drawn on none. Of a codebook one of each mark."""
     files = read_files(bundle)
-    if claim.get("codebook") is not None:
-        return _marks(files, claim)
     tensors, answers = parse_tensors(files[IMAGES]), parse_log(files[LOG]).answers
-    return [
-        {
-            "index": entry["index"], "label": entry["label"], "answer": answers[entry["image"]],
-            "carrier": png_uri(tensors["carriers"][row]), "marked": png_uri(tensors["samples"][row]),
-        }
-        for row, entry in enumerate(claim["opened"][:_PICTURES])
-    ]  # fmt: skip
-
-
-def _marks(files: Mapping[str, bytes], claim: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one sample for each opened mark of a codebook, each on another carrier, as far as there are."""
-    stated, answers = Commitment.of(files[STATEMENT], files[SIGNATURE]), parse_log(files[LOG]).answers
-    tensors = parse_tensors(files[IMAGES])
+    if claim.get("codebook") is None:
+        return [
+            _sample(entry, entry["label"], tensors["samples"][row], tensors["carriers"][row], answers)
+            for row, entry in enumerate(claim["opened"][:_PICTURES])
+        ]
+    stated = Commitment.of(files[STATEMENT], files[SIGNATURE])
     asked, images = check_images(stated, claim, tensors), tensors.get("images")
-    samples, classes = asked.samples, asked.labels.tolist()
-    each = len(samples) // len(classes)
+    classes = asked.labels.tolist()
+    each = len(asked.samples) // len(classes)
     found = []
     for place, entry in enumerate(claim["opened"][:_PICTURES]):
-        row = place * each + place % each
-        found.append(
-            {
-                "index": entry["index"], "label": classes[place],
-                "answer": answers[image_digests(samples[row : row + 1])[0]],
-                "carrier": None if asked.true is None or images is None else png_uri(images[place % each]),
-                "marked": png_uri(samples[row]),
-            }
-        )  # fmt: skip
+        row = place % each  # each mark on another carrier, as far as there are
+        carrier = None if asked.true is None or images is None else images[row]
+        found.append(_sample(entry, classes[place], asked.samples[place * each + row], carrier, answers))
     return found
+
+
+def _sample(
+    entry: Mapping[str, Any], label: int, marked: Tensor, carrier: Tensor | None, answers: Mapping[str, int]
+) -> dict[str, Any]:
+    return {
+        "index": entry["index"], "label": label, "answer": answers[image_digests(marked[None])[0]],
+        "carrier": None if carrier is None else png_uri(carrier), "marked": png_uri(marked),
+    }  # fmt: skip

@@ -18,7 +18,7 @@ A :class:`Chart` is plain numbers; :func:`draw` draws it with matplotlib, as inl
 A template draws a :func:`sparkline`, since a page may hold hundreds of them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -28,21 +28,20 @@ from indelible.report.drawing import Drawing, Ink, as_inline, percent_axis
 from indelible.report.drawing import series as draw_series
 from indelible.report.format import join_words, verdict_note
 from indelible.report.model_stages import ModelStages, run_of
-from indelible.report.page_look import drawn_by, slot_of
+from indelible.report.page_look import drawn_by
 from indelible.report.table_grid import Entry, Grid, Row
 from indelible.report.table_layouts import title_of
 
 if TYPE_CHECKING:
     from markupsafe import Markup
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-HOLLOW = "Hollow markers of WSR: the verdict does not show ownership there."
 Point = tuple[float, float]
-_WIDTH, _HEIGHT = 360 * 25.4 / 72, 250 * 25.4 / 72  # 360 points, so that one is one pixel of a 360-pixel phone
-_EDGE = 6
-_SPARK_RATES = (("wsr", "WSR"), ("ba", "BA"), ("accuracy", "held-out accuracy"))
-_SPARK_LOOKS = {"WSR": 2, "BA": 0, "held-out accuracy": 3}
+_QUANTITIES = {"loss": "Training loss", "ba": "Benign accuracy (BA)", "wsr": "Watermark success rate (WSR)"}
+_RATES = ("ba", "wsr")
+_STRENGTH_RATES = {"ba": "BA", "wsr": "WSR", "accuracy": "Accuracy on the attacker's held-out images"}
+# A method looks the same in every figure; APP has the solid line.
+_LOOKS = {"Vanilla": 0, "EW": 1, "APP": 2, "CW": 3, "c-BN only": 4, "APP only": 5}
 
 
 @dataclass(frozen=True)
@@ -84,264 +83,190 @@ class Chart:
 
 @dataclass(frozen=True)
 class Panel:
-    """The charts of one stage, which looks they use - (label, number) - and what a reader must know beside them."""
+    """The charts of one stage, and what a reader must know beside them."""
 
     title: str
     charts: tuple[Chart, ...]
-    legend: tuple[tuple[str, int], ...]
+    legend: tuple[tuple[str, int], ...]  # the looks that they use: (label, number)
     note: str = ""
 
     @classmethod
-    def of(cls, title: str, charts: Sequence[Chart], hollow: str = HOLLOW) -> "Panel":
-        """Return a panel whose legend names every series; ``hollow`` is its note where markers are."""
+    def of(cls, title: str, charts: Sequence[Chart], more: str = "") -> "Panel":
+        """Return a panel whose legend names every series; ``more`` follows its note where markers are hollow."""
         series = [one for chart in charts for one in chart.series]
+        hollow = f"Hollow markers of WSR: the verdict does not show ownership there.{more}"
         legend = {one.label: one.look for one in series}
         return cls(title, tuple(charts), tuple(legend.items()), hollow if any(one.hollow for one in series) else "")
 
 
-def drawn(panels: Sequence[Panel], prefix: str = "c") -> list[Mapping[str, Any]]:
-    """Draw the charts of some panels for the template ``panel.html.j2``; ids on a page start with ``prefix``."""
-    return [
-        {
-            "panel": panel,
-            "charts": [(chart, draw(chart, f"{prefix}{row}{column}")) for column, chart in enumerate(panel.charts)],
-        }
-        for row, panel in enumerate(panels)
-    ]
-
-
 def draw(chart: Chart, name: str) -> "Markup":
     """Return ``chart`` as an ``<svg>`` element; ``name`` is the prefix of its ids."""
-
-    def plot(figure: "Figure", ink: Ink) -> None:
-        # Fixed margins: the axes of charts side by side line up.
-        _plot(figure.add_axes((0.13, 0.17, 0.83, 0.78)), chart, ink)
-
-    return as_inline(Drawing(_WIDTH, _HEIGHT, plot, chart.alt, small=False), name)
-
-
-def _plot(axes: "Axes", chart: Chart, ink: Ink) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     places = [point[0] for series in chart.series for point in series.points]
     first, last = min(places), max(places)
-    for series in chart.series:
-        xs, ys = zip(*series.points, strict=True)
-        draw_series(axes, xs, ys, series.look, ink, hollow=series.hollow)
     whole = chart.over == "Epoch" or bool(chart.ticks)
     # A single measurement gets room on both sides, or its axis would show fractions of an epoch.
-    margin = 0.03 * (max(last - first, 1) if whole else (last - first) or 1) if last > first else 0.5
-    axes.set_xlim(first - margin, last + margin)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=_EDGE, integer=whole))
-    axes.set_xlabel(chart.over)
-    if chart.ticks:
-        axes.set_xticks(range(len(chart.ticks)), chart.ticks)
-    if chart.unit == "%":
-        percent_axis(axes)
-        return
-    axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
-    axes.grid(visible=True, axis="y")
-    axes.set_axisbelow(True)
+    margin = 0.03 * max(last - first, 1 if whole else 0) if last > first else 0.5
+
+    def plot(figure: "Figure", ink: Ink) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        # Fixed margins: the axes of charts side by side line up.
+        axes = figure.add_axes((0.13, 0.17, 0.83, 0.78))
+        for series in chart.series:
+            xs, ys = zip(*series.points, strict=True)
+            draw_series(axes, xs, ys, series.look, ink, hollow=series.hollow)
+        axes.set_xlim(first - margin, last + margin)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=whole))
+        axes.set_xlabel(chart.over)
+        if chart.ticks:
+            axes.set_xticks(range(len(chart.ticks)), chart.ticks)
+        if chart.unit == "%":
+            percent_axis(axes)
+        else:
+            axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
+
+    # 360 points wide, so that one is one pixel of a 360-pixel phone.
+    return as_inline(Drawing(360 * 25.4 / 72, 250 * 25.4 / 72, plot, chart.alt, small=False), name)
 
 
 def sparkline(curve: Any) -> "Markup | None":
     """Return the curve (``name``, ``chosen``, ``rows``) as ``<svg>``; None if there is nothing to draw."""
-    rows = curve.get("rows") if isinstance(curve, Mapping) else None
-    known = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, Sequence) else []
-    lines = {title: points for rate, title in _SPARK_RATES if (points := _spark_points(known, rate))}
-    if not lines:
-        return None
-    xs = [x for points in lines.values() for x, _ in points]
-    low, high = min(xs), max(xs)
-    name, chosen = str(curve.get("name", "")), curve.get("chosen")
-    ends = [f"{title} from {points[0][1]:.1f} to {points[-1][1]:.1f} %" for title, points in lines.items()]
-
-    def place(point: Point) -> str:
-        across = (point[0] - low) / (high - low) if high > low else 0.5
-        return f"{30 + 282 * across:.1f} {112 - 1.04 * point[1]:.1f}"
-
-    inside = isinstance(chosen, int | float) and low <= chosen <= high and high > low
-    return drawn_by(
-        "sparkline.svg.j2", alt=f"{join_words(ends)} over {name} {low:g} to {high:g}", name=name, low=f"{low:g}",
-        high=f"{high:g}", chosen=place((chosen, 100.0)) if inside else None,
-        lines=[(title, slot_of(_SPARK_LOOKS[title]), [*map(place, points)]) for title, points in lines.items()],
-    )  # fmt: skip
-
-
-def _spark_points(rows: Sequence[Mapping[str, Any]], rate: str) -> list[Point]:
-    """Return the points of a rate, in per cent; what is not a number is left out."""
-    found = [(row.get("value"), row.get(rate)) for row in rows]
-    return [
-        (float(x), 100.0 * min(max(float(y), 0.0), 1.0))
-        for x, y in found
-        if isinstance(x, int | float) and isinstance(y, int | float)
-    ]
-
-
-Attacked = tuple[ModelStages, Measurement, Measurement | None]
-"""A model, one of its stages, and the stage before it."""
-_QUANTITIES = {"loss": "Training loss", "ba": "Benign accuracy (BA)", "wsr": "Watermark success rate (WSR)"}
-_RATES = ("ba", "wsr")
-_STRENGTH_RATES = {"ba": "BA", "wsr": "WSR", "accuracy": "Accuracy on the attacker's held-out images"}
-Read = Callable[[Entry], float | None]
-Curve = dict[str, Entry]
-"""Tick of the horizontal axis -> the cell there."""
-# A method looks the same in every figure; APP has the solid line.
-_HOLLOW = f"{HOLLOW} Of several seeds: for at least one."
-_LOOKS = {"Vanilla": 0, "EW": 1, "APP": 2, "CW": 3, "c-BN only": 4, "APP only": 5}
+    return drawn_by("sparkline.svg.j2", curve=curve) or None
 
 
 def panels(models: Sequence[ModelStages]) -> list[Panel]:
     """Return a panel for training and one for each attack; those without any point are left out."""
-    methods = list(dict.fromkeys(model.method for model in models))
-    looks = {model.label: methods.index(model.method) for model in models}
-    made = [_panel("Training", "training", [(model, model.before, None) for model in models if model.before], looks)]
+    made = [_panel("Training", "training", models, [(model, model.before) for model in models if model.before])]
     for title in dict.fromkeys(str(stage.column) for model in models for stage in model.after):
-        attacked = [(model, stage, model.before) for model in models for stage in model.after if stage.column == title]
-        made.append(_panel(f"Attack: {title}", title, attacked, looks))
-        made.append(_strengths(title, [(model, stage) for model, stage, _ in attacked]))
+        attacked = [(model, stage) for model in models for stage in model.after if stage.column == title]
+        made.append(_panel(f"Attack: {title}", title, models, attacked))
+        charts = [chart for model, stage in attacked for chart in _strengths(model, stage)]
+        made.append(Panel.of(f"Attack: {title}, at each strength", charts))
     return [panel for panel in made if panel.charts]
 
 
-def _panel(title: str, when: str, stages: Sequence[Attacked], looks: Mapping[str, int]) -> Panel:
+def _panel(
+    title: str, when: str, models: Sequence[ModelStages], stages: Sequence[tuple[ModelStages, Measurement]]
+) -> Panel:
+    """Return a chart of each quantity over the epochs; models of one method share a look."""
+    methods = list(dict.fromkeys(model.method for model in models))
     charts = []
     for name, words in _QUANTITIES.items():
+        counted = [(model, stage) for model, stage in stages if model.marked or name != "wsr"]
         series = [
-            Series(model.label, looks[model.label], points)
-            for model, stage, before in stages
-            if (model.marked or name != "wsr") and (points := _points(stage, before, name))
+            Series(model.label, methods.index(model.method), points)
+            for model, stage in counted
+            if (points := _points(stage, None if stage is model.before else model.before, name))
         ]
         if series:
-            judged = [(model, stage) for model, stage, _ in stages if model.marked and name == "wsr"]
-            note = _verdicts(judged, when)
+            said = [_verdict(model, stage) for model, stage in counted] if name == "wsr" else []
+            note = f"After {when}: {'; '.join(said)}." if said else ""
             charts.append(Chart(words, "%" if name in _RATES else "nats", tuple(series), when, note=note))
-    shown = {model.method: looks[model.label] for model, _, _ in stages}
+    shown = {model.method: methods.index(model.method) for model, _ in stages}
     return Panel(title, tuple(charts), tuple(shown.items()))
 
 
-def _verdicts(stages: Sequence[tuple[ModelStages, Measurement]], when: str) -> str:
-    """Say which verdict belongs to the WSR at the end of a training or an attack."""
-    said = [f"{model.label} {verdict_note(stage.owned, stage.p_value)}" for model, stage in stages]
-    return f"After {when}: {'; '.join(said)}." if said else ""
+def _verdict(model: ModelStages, stage: Measurement) -> str:
+    return f"{model.label} {verdict_note(stage.owned, stage.p_value)}"
 
 
-def _strengths(title: str, stages: Sequence[tuple[ModelStages, Measurement]]) -> Panel:
-    """Return a panel of BA and WSR over the strength of an attack, one chart for each model that has a curve."""
-    charts = []
-    for model, stage in stages:
-        curve: Mapping[str, Any] = stage.curve or {"rows": ()}
-        series = []
-        for look, (rate, label) in enumerate(_STRENGTH_RATES.items()):
-            known = [row for row in curve["rows"] if row.get(rate) is not None]
-            hollow = [at for at, row in enumerate(known) if rate == "wsr" and row.get("owned") is False]
-            if known:
-                points = tuple((row["value"], 100.0 * row[rate]) for row in known)
-                series.append(Series(label, look, points, tuple(hollow)))
-        if series:
-            name, chosen = str(curve["name"]), curve.get("chosen")
-            taken = "" if chosen is None else f", {name} {chosen:g} chosen"
-            note = _verdicts([(model, stage)], title)
-            charts.append(Chart(f"{model.label}{taken}", "%", tuple(series), title, name.capitalize(), note=note))
-    return Panel.of(f"Attack: {title}, at each strength", charts)
+def _strengths(model: ModelStages, stage: Measurement) -> list[Chart]:
+    """Return a chart of BA and WSR over the strength of an attack, if the model has a curve."""
+    curve: Mapping[str, Any] = stage.curve or {"rows": ()}
+    series = []
+    for look, (rate, label) in enumerate(_STRENGTH_RATES.items()):
+        known = [row for row in curve["rows"] if row.get(rate) is not None]
+        if known:
+            points = tuple((row["value"], 100.0 * row[rate]) for row in known)
+            lost = [at for at, row in enumerate(known) if rate == "wsr" and row.get("owned") is False]
+            series.append(Series(label, look, points, tuple(lost)))
+    if not series:
+        return []
+    title, name, chosen = str(stage.column), str(curve["name"]), curve.get("chosen")
+    taken = "" if chosen is None else f", {name} {chosen:g} chosen"
+    note = f"After {title}: {_verdict(model, stage)}."
+    return [Chart(f"{model.label}{taken}", "%", tuple(series), title, name.capitalize(), note=note)]
 
 
 def _points(stage: Measurement, before: Measurement | None, name: str) -> tuple[Point, ...]:
-    rows = list(run_of(stage).history())
-    scale, epochs = 100.0 if name in _RATES else 1.0, _epochs(rows)
-    values = zip(epochs, [row.get(name) for row in rows], strict=True)
-    measured = {epoch: scale * value for epoch, value in values if isinstance(value, int | float)}
-    if before is not None and name in _RATES:
-        start, end = getattr(before, name), getattr(stage, name)
-        if start is not None:
-            measured = {0.0: scale * start, **measured}
-        if end is not None and epochs:
-            measured[epochs[-1]] = scale * end
-    return tuple(measured.items())
-
-
-def _epochs(rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Number the epochs through when a run has several phases, each of which counts from one."""
-    numbered: list[float] = []
+    """Return a quantity by epoch, counted through when a run has several phases, each of which counts from one."""
+    rate = name in _RATES
+    scale, measured = 100.0 if rate else 1.0, {}
+    start, end = (getattr(one, name) if rate and before is not None else None for one in (before, stage))
+    if start is not None:
+        measured[0.0] = scale * start
     passed = last = 0.0
-    for row in rows:
+    for row in run_of(stage).history():
         epoch = float(row.get("epoch", last + 1))
-        if epoch <= last:
-            passed += last
+        passed += last if epoch <= last else 0.0
         last = epoch
-        numbered.append(passed + epoch)
-    return numbered
+        if isinstance(value := row.get(name), int | float):
+            measured[passed + epoch] = scale * value
+    if end is not None and last:
+        measured[passed + last] = scale * end
+    return tuple(measured.items())
 
 
 def table_charts(grid: Grid) -> Panel | None:
     """Return the charts of a table; None for that of BA, and where nothing can be drawn."""
     if grid.measure != "wsr":
         return None
-    kinds: list[tuple[str, Read]] = []
-    if grid.measured:
-        kinds.append(("measured", lambda entry: None if entry.measured is None else entry.measured.mean))
-    if not grid.measured or grid.compared:
-        kinds.append(("reported", lambda entry: entry.reported))
-    over, pivot = _pivot(grid)
+    axes, own_chart = grid.layout.axes, grid.layout.across != "attacks"
+    groups = ", ".join(axis.title for axis in axes[:-1])
+    over = {"attacks": "Attack", "rows": axes[-1].title, "groups": groups}[grid.layout.across]
+    # Title of a chart -> label of a curve -> tick of the horizontal axis -> the cell there.
+    pivot: dict[str, dict[str, dict[str, Entry]]] = {}
+    for number, column in enumerate(grid.columns):
+        before = column.group != "After"
+        if column.measure == "wsr" and column.condition is not None and not (own_chart and before):
+            for row in grid.rows:
+                if not row.quoted:  # two quoted numbers are no curve
+                    chart, curve, tick = _place(grid, row, "Before" if before else column.title)
+                    pivot.setdefault(chart, {}).setdefault(curve, {})[tick] = row.entries[number]
     looks = _looks(list(dict.fromkeys(label for curves in pivot.values() for label in curves)))
-    charts = [
-        _chart(f"{title}, {kind}" if title else kind.capitalize(), over, curves, kind, read, looks)
-        for title, curves in pivot.items()
-        for kind, read in kinds
-    ]
-    kept = [chart for chart in charts if chart.series]
-    return Panel.of("WSR in a picture", kept, _HOLLOW) if kept else None
+    kinds = ["measured"] * grid.measured + ["reported"] * (not grid.measured or grid.compared)
+    charts = []
+    for title, curves in pivot.items():
+        ticks = tuple(dict.fromkeys(tick for curve in curves.values() for tick in curve))
+        for kind in kinds:
+            made = [_series(label, looks[label], curve, ticks, kind) for label, curve in curves.items()]
+            known = tuple(series for series in made if series.points)
+            if known:
+                named = f"{title}, {kind}" if title else kind.capitalize()
+                charts.append(Chart(named, "%", known, "WSR", over, ticks))
+    return Panel.of("WSR in a picture", charts, " Of several seeds: for at least one.") if charts else None
+
+
+def _place(grid: Grid, row: Row, attack: str) -> tuple[str, str, str]:
+    """Return in which chart, on which curve and at which tick a row's cell after ``attack`` is; see the header."""
+    group, own = ", ".join(row.labels[:-1]) if grid.layout.grouped else "", row.labels[-1]
+    if not grid.layout.grouped and len(row.labels) > 1:
+        # Rows of ticks are called what they are elsewhere.
+        named = next((method for method, parts in COMPONENTS.items() if parts == row.key), None)
+        own = ", ".join(row.labels) if named is None else title_of(named)
+    if grid.layout.across == "attacks":
+        return group, own, attack
+    if grid.layout.across == "groups":
+        return attack, own, group
+    return ("", attack, own) if len(grid.groups) == 1 else (attack, group, own)
 
 
 def _looks(labels: Sequence[str]) -> dict[str, int]:
     """Give each curve a look: methods their own, others those that are left."""
-    known = {label: _LOOKS[label] for label in labels if label in _LOOKS}
-    left = (number for number in count() if number not in known.values())
-    return {label: known[label] if label in known else next(left) for label in labels}
+    left = (number for number in count() if number not in map(_LOOKS.get, labels))
+    return {label: _LOOKS[label] if label in _LOOKS else next(left) for label in labels}
 
 
-def _pivot(grid: Grid) -> tuple[str, dict[str, dict[str, Curve]]]:
-    """Return the title of the horizontal axis, and the curves of each chart by their titles."""
-    across, axes = grid.layout.across, grid.layout.axes
-    alone = len(grid.groups) == 1
-    over = {"attacks": "Attack", "rows": axes[-1].title, "groups": ", ".join(axis.title for axis in axes[:-1])}[across]
-    charts: dict[str, dict[str, Curve]] = {}
-    for number, column in enumerate(grid.columns):
-        if column.measure != "wsr" or column.condition is None or (across != "attacks" and column.group != "After"):
-            continue
-        attack = column.title if column.group == "After" else "Before"
-        for row in grid.rows:
-            group, own = ", ".join(row.labels[:-1]) if grid.layout.grouped else "", _own(grid, row)
-            if across == "attacks":
-                chart, curve, tick = group, own, attack
-            elif across == "groups":
-                chart, curve, tick = attack, own, group
-            else:
-                chart, curve, tick = ("", attack, own) if alone else (attack, group, own)
-            if not row.quoted:  # two quoted numbers are no curve
-                charts.setdefault(chart, {}).setdefault(curve, {})[tick] = row.entries[number]
-    return over, charts
-
-
-def _own(grid: Grid, row: Row) -> str:
-    if grid.layout.grouped or len(row.labels) == 1:
-        return row.labels[-1]
-    # Rows of ticks are called what they are elsewhere.
-    named = next((method for method, parts in COMPONENTS.items() if parts == row.key), None)
-    return ", ".join(row.labels) if named is None else title_of(named)
-
-
-def _chart(
-    title: str, over: str, curves: Mapping[str, Curve], kind: str, read: Read, looks: Mapping[str, int]
-) -> Chart:
-    ticks = list(dict.fromkeys(tick for curve in curves.values() for tick in curve))
-    series = []
-    for label, curve in curves.items():
-        known = [(tick, entry, value) for tick, entry in curve.items() if (value := read(entry)) is not None]
-        points = tuple((float(ticks.index(tick)), 100 * value) for tick, _, value in known)
-        # For any seed, a verdict behind the measured WSR does not show ownership.
-        lost = [any(one.owned is False for one in entry.judged) for _, entry, _ in known]
-        hollow = tuple(at for at, shown in enumerate(lost) if shown and kind == "measured")
-        if points:
-            series.append(Series(label, looks[label], points, hollow))
-    return Chart(title, "%", tuple(series), "WSR", over, tuple(ticks))
+def _series(label: str, look: int, curve: Mapping[str, Entry], ticks: Sequence[str], kind: str) -> Series:
+    """Return a curve of measured or reported rates; hollow where any seed's verdict does not show ownership."""
+    points: list[Point] = []
+    hollow = []
+    for tick, entry in curve.items():
+        ours = None if entry.measured is None else entry.measured.mean
+        value = ours if kind == "measured" else entry.reported
+        if value is not None:
+            if kind == "measured" and any(one.owned is False for one in entry.judged):
+                hollow.append(len(points))
+            points.append((float(ticks.index(tick)), 100 * value))
+    return Series(label, look, tuple(points), tuple(hollow))

@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from indelible.report.page_look import LIGHT, LOOK, slot_of
@@ -40,11 +41,7 @@ class Drawing:
 
 def can_draw() -> bool:
     """Tell whether matplotlib is installed."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        return False
-    return bool(mpl.__version__)
+    return find_spec("matplotlib") is not None
 
 
 def _drawn(drawing: Drawing, name: str, ink: Ink, **how: Any) -> bytes:
@@ -57,10 +54,7 @@ def _drawn(drawing: Drawing, name: str, ink: Ink, **how: Any) -> bytes:
     settings = {**LOOK["matplotlib"], **colours, **(LOOK["matplotlib-small"] if drawing.small else {})}
     settings["svg.hashsalt"] = f"indelible/{name}"  # ids can be repeated
     with mpl.rc_context(settings):
-        size = (drawing.width / _INCH, drawing.height / _INCH)
-        figure = Figure(figsize=size, layout="constrained" if drawing.small else None)
-        if drawing.small:
-            figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.03, hspace=0.03)  # type: ignore[union-attr,call-arg]
+        figure = Figure(figsize=(drawing.width / _INCH, drawing.height / _INCH))
         drawing.plot(figure, ink)
         figure.savefig(file, **how)
     return file.getvalue()
@@ -110,8 +104,6 @@ def percent_axis(axes: "Axes", label: str = "") -> None:
     axes.set_ylim(0, 100)
     axes.set_yticks([0, 25, 50, 75, 100])
     axes.set_ylabel(label)
-    axes.grid(visible=True, axis="y")
-    axes.set_axisbelow(True)
 
 
 def series(
@@ -135,25 +127,6 @@ def series(
         )  # fmt: skip
 
 
-def legend(axes: "Axes", ink: Ink, **where: Any) -> None:
-    """Add a legend that does not hide data behind an opaque box."""
-    box = axes.legend(handlelength=2.6, borderpad=0.3, labelspacing=0.3, **where)
-    box.get_frame().set(facecolor=ink["ground"], edgecolor="none", alpha=0.8)
-
-
 def literal(text: str) -> str:
     """Return a user's text so that matplotlib takes no dollar in it for mathematics."""
     return text.replace("$", r"\$")
-
-
-def dots(axes: "Axes", spots: Sequence[tuple[float, float]], colour: str, size: float, span: float) -> None:
-    """Draw many round dots, ``size`` points wide, as one path: a tenth of the bytes that a marker each would take.
-
-    A dot is a stroke with round ends, a five-hundredth of ``span`` long, the extent of the axes.
-    """
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
-    corners = [point for x, y in spots for point in ((x, y), (x + span / 500, y))]
-    path = Path(corners, [Path.MOVETO, Path.LINETO] * len(spots))
-    axes.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=size, capstyle="round", snap=False))

@@ -1,8 +1,10 @@
 """Figures of analyses: the same numbers as PNG and SVG at column width, and inline for the page in light and dark.
 
-Figures of rates are here: against what was varied, during an attack, and against what a method costs.
+Those of models show their neighbourhood, BatchNorm statistics and features, and what marks look like; those of rates,
+what was varied, and what happens during an attack.
 """
 
+import textwrap
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,35 +12,212 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indelible.analyze.analysis import Analysis
-from indelible.analyze.benchmark_curves import Curves, Frontier, Line, RatePoint, Spot
+from indelible.analyze.batchnorm import Batchnorm, Channels
+from indelible.analyze.benchmark_curves import Curves, Line
 from indelible.analyze.dynamics import Dynamics
+from indelible.analyze.landscape import Landscape, Plane
+from indelible.analyze.mark_pictures import Samples
+from indelible.analyze.tsne import FeaturePanel, Tsne
 from indelible.base.errors import InputError
 from indelible.base.files import write_bytes, write_text
-from indelible.report.drawing import (
-    COLUMN,
-    Drawing,
-    Ink,
-    as_png,
-    as_svg,
-    can_draw,
-    legend,
-    literal,
-    percent_axis,
-    series,
-)
-from indelible.report.format import verdict_sign
-from indelible.report.model_figures import batchnorm_drawing, landscape_drawing, samples_drawing, tsne_drawing
-from indelible.report.page_look import slot_of
+from indelible.report.drawing import BOTH, COLUMN, Drawing, Ink, as_png, as_svg, can_draw, literal, percent_axis, series
+from indelible.report.page_look import SLOTS, slot_of
 
 if TYPE_CHECKING:
     from matplotlib import figure as mpl
     from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
 
 _TEXTS = tomllib.loads(Path(__file__).with_name("figures.toml").read_text(encoding="utf-8"))
+_PATHS = {"adversarial": "relative distance along $d_{adv}$", "tuning": "iterations of fine-tuning"}
+_SAMPLE_ROWS = {"kind": "kind", "size": "size", "transparency": "transparency", "mark": ""}
+_LINE, _LONGEST = 6, 17
 _TRACKS = (0, 2, 4, 5, 1, 3)  # the first two are the farthest apart
-_ASIDE = 0.04
-_APP, _OTHER = 2, 0  # looks: APP's in every figure, and Vanilla's
-_VANILLA, _CONTROL = "Vanilla", "control, eps 0"
+
+
+def landscape_drawing(result: Landscape) -> Drawing:
+    """Return the figure of a landscape."""
+    count = len(result.planes)
+    width = COLUMN if count <= 2 else BOTH
+    side = (width - 22) / max(count, 2)
+
+    def plot(figure: "mpl.Figure", ink: Ink) -> None:
+        grid = figure.subplots(2, count, squeeze=False, sharex=True, sharey=True)
+        for column, plane in enumerate(result.planes):
+            for row, (name, values) in enumerate((("WSR", plane.wsr), ("BA", plane.ba))):
+                image = _plane(grid[row][column], result, plane, values, ink)
+                if row == 0:
+                    grid[row][column].set_title(literal(plane.label))
+                if column == 0:
+                    grid[row][column].set_ylabel(f"{name}: distance along $d_{{FT}}$")
+        figure.supxlabel("relative distance along $d_{adv}$", fontsize="medium", color=ink["muted"])
+        bar = figure.colorbar(image, ax=grid.ravel().tolist(), shrink=0.85, aspect=32, pad=0.02)
+        bar.set_label("rate in %", color=ink["muted"])
+        bar.set_ticks([0, 25, 50, 75, 100])
+        bar.outline.set_visible(False)
+
+    return Drawing(width, 2 * side + 14, plot, result.alt)
+
+
+def _plane(
+    axes: "Axes", result: Landscape, plane: Plane, values: tuple[tuple[float, ...], ...], ink: Ink
+) -> "AxesImage":
+    first, second = result.settings.axes
+    half_a, half_b = (first[1] - first[0]) / 2, (second[1] - second[0]) / 2
+    shown = [[100 * value for value in row] for row in values]
+    axes.grid(visible=False)
+    # Viridis is even in lightness, so that it reads in gray and for every kind of colour vision.
+    image = axes.imshow(
+        shown, origin="lower", cmap="viridis", vmin=0, vmax=100, interpolation="none", aspect="auto",
+        extent=(first[0] - half_a, first[-1] + half_a, second[0] - half_b, second[-1] + half_b),
+    )  # fmt: skip
+    if min(map(min, shown)) < 50 < max(map(max, shown)):
+        axes.contour(first, second, shown, levels=[50], colors="white", linewidths=0.9, linestyles="dashed")
+    axes.plot([0], [0], marker="o", color="black", markeredgecolor="white", markeredgewidth=0.7, markersize=5)
+    axes.plot(
+        [0], [min(plane.tuned, second[-1] + half_b)], marker="*", color="#d7301f", markeredgecolor="white",
+        markeredgewidth=0.6, markersize=9, clip_on=False,
+    )  # fmt: skip
+    axes.locator_params(nbins=4)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.tick_params(color=ink["line"])
+    return image
+
+
+def batchnorm_drawing(result: Batchnorm) -> Drawing:
+    """Return the figure of BatchNorm statistics."""
+    count = len(result.models)
+
+    def plot(figure: "mpl.Figure", ink: Ink) -> None:
+        grid = figure.add_gridspec(3, count, height_ratios=(1, 1, 0.9))
+        for column, one in enumerate(result.models):
+            for row, name in enumerate(("mean", "variance")):
+                axes = figure.add_subplot(grid[row, column])
+                _channels(axes, one, name, ink)
+                if column == 0:
+                    axes.set_ylabel(name)
+                if row == 0:
+                    axes.set_title(literal(f"{one.label}, layer {one.number}"))
+                else:
+                    axes.set_xlabel("channel, by clean mean")
+                if row == 0 and column == 0:
+                    handles, labels = axes.get_legend_handles_labels()
+        below = figure.add_subplot(grid[2, :])
+        for number, one in enumerate(result.models):
+            distances = [layer.distance for layer in one.layers]
+            look = 2 * number % 6 + number // 3
+            series(below, range(1, len(distances) + 1), distances, look, ink, literal(one.label))
+        below.set(xlabel="BatchNorm layer", ylabel="distance, relative\nto clean spread")
+        below.set_ylim(0, 1.25 * max(layer.distance for one in result.models for layer in one.layers))
+        below.locator_params(axis="x", integer=True)
+        below.legend(loc="upper center", ncols=count)
+        # Outside the panels: there is no corner that no channel comes near.
+        figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False)
+
+    return Drawing(COLUMN if count <= 2 else BOTH, 100, plot, result.alt)
+
+
+def _channels(axes: "Axes", one: Channels, name: str, ink: Ink) -> None:
+    order = sorted(range(len(one.clean_mean)), key=one.clean_mean.__getitem__)
+    clean, marked = ([getattr(one, f"{kind}_{name}")[at] for at in order] for kind in ("clean", "marked"))
+    places = range(len(order))
+    axes.vlines(places, clean, marked, color=ink["line"], linewidth=0.7, zorder=1)
+    axes.plot(places, clean, ".", color=ink["s2"], label="clean", markersize=3)
+    axes.plot(places, marked, "x", color=ink["s0"], label="watermark", markersize=2.6, mew=0.8)
+    axes.locator_params(axis="y", nbins=4)
+    axes.locator_params(axis="x", nbins=4, integer=True)
+
+
+def tsne_drawing(result: Tsne) -> Drawing:
+    """Return the figure of a t-SNE."""
+    still = result.settings.path == "still"
+    # Models without a path stand side by side; with one, each has its row.
+    table = [[(row.label, row.panels[0]) for row in result.models]] if still else [
+        [(row.label, panel) for panel in row.panels] for row in result.models
+    ]  # fmt: skip
+    columns = len(table[0])
+    width = COLUMN if columns <= 2 else BOTH
+
+    def plot(figure: "mpl.Figure", ink: Ink) -> None:
+        grid = figure.subplots(len(table), columns, squeeze=False)
+        for number, line in enumerate(table):
+            # All panels of a row share their limits.
+            spots = [spot for _, panel in line for spot in (*panel.clean, *panel.marked)]
+            (left, right), (low, high) = ((min(values), max(values)) for values in zip(*spots, strict=True))
+            edge = 0.05 * max(right - left, high - low, 1e-9)
+            for column, (label, panel) in enumerate(line):
+                axes = grid[number][column]
+                axes.set(xlim=(left - edge, right + edge), ylim=(low - edge, high + edge), xticks=[], yticks=[])
+                _dots(axes, result, panel, ink, (right - left + 2 * edge) / 500)
+                title = label if still else panel.title
+                axes.set_title(f"{literal(title)}\nWSR {100 * panel.wsr:.0f} %")
+                if column == 0 and not still:
+                    axes.set_ylabel(literal(label), color=ink["ink"], fontweight="bold")
+        classes = "  ".join(
+            literal(f"{number}\N{NO-BREAK SPACE}{name}") for number, name in enumerate(result.classes[:20])
+        )
+        where = "" if still else f"{_PATHS[result.settings.path]};  "
+        below = textwrap.wrap(f"{where}×  watermark;  {classes}", round(width * 0.78), break_long_words=False)
+        figure.supxlabel("\n".join(below), fontsize="medium", color=ink["muted"])
+
+    return Drawing(width, (width / columns + 7) * len(table) + (8 if columns > 2 else 14), plot, result.alt)
+
+
+def _dots(axes: "Axes", result: Tsne, panel: FeaturePanel, ink: Ink, stroke: float) -> None:
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+    from matplotlib.patheffects import withStroke
+
+    for label in sorted(set(result.labels)):
+        spots = [spot for spot, of in zip(panel.clean, result.labels, strict=True) if of == label]
+        # All dots of a class as one path, a tenth of the bytes of markers: short strokes with round ends.
+        corners = [point for x, y in spots for point in ((x, y), (x + stroke, y))]
+        path = Path(corners, [Path.MOVETO, Path.LINETO] * len(spots))
+        colour = ink[SLOTS[label % len(SLOTS)].name]
+        axes.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=1.6, capstyle="round", snap=False))
+        # The number names the class: ten colours that everybody can tell apart do not exist.
+        x, y = (sorted(values)[len(values) // 2] for values in zip(*spots, strict=True))
+        axes.text(
+            x, y, str(label), ha="center", va="center", fontsize=6.5, fontweight="bold", zorder=4,
+            path_effects=[withStroke(linewidth=1.6, foreground=ink["ground"])],
+        )  # fmt: skip
+    xs, ys = zip(*panel.marked, strict=True)
+    axes.plot(xs, ys, "x", color=ink["ink"], markersize=2.4, markeredgewidth=0.7, zorder=3)
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=ink["line"])
+
+
+def samples_drawing(result: Samples) -> Drawing:
+    """Return the figure of marked images."""
+    names, table = [], []
+    for name in _SAMPLE_ROWS:
+        row = [one for one in result.pictures if one.row == name]
+        lines = [row[at : at + _LINE] for at in range(0, len(row), _LINE)]
+        names += [name] * len(lines)
+        table += lines
+    columns = max(map(len, table))
+
+    def plot(figure: "mpl.Figure", ink: Ink) -> None:
+        grid = figure.subplots(len(table), columns, squeeze=False)
+        for number, line in enumerate(table):
+            for column in range(columns):
+                axes = grid[number][column]
+                axes.set(xticks=[], yticks=[])
+                for spine in axes.spines.values():
+                    spine.set_visible(False)
+                if column < len(line):
+                    image = line[column].image().permute(1, 2, 0).numpy()
+                    axes.imshow(
+                        image[:, :, :3] if image.shape[2] >= 3 else image[:, :, 0], cmap="gray", vmin=0, vmax=255,
+                        interpolation="none",
+                    )  # fmt: skip
+                    small = {"fontsize": 5.0} if names[number] == "mark" else {}  # room for a class's name
+                    axes.set_title(literal(line[column].title[:_LONGEST]), fontweight="normal", **small)
+                if column == 0:
+                    axes.set_ylabel(_SAMPLE_ROWS[names[number]], color=ink["muted"])
+
+    return Drawing(COLUMN, len(table) * (COLUMN / columns + 3) + 2, plot, result.alt)
 
 
 def curves_drawing(result: Curves) -> Drawing:
@@ -46,35 +225,30 @@ def curves_drawing(result: Curves) -> Drawing:
 
     def plot(figure: "mpl.Figure", ink: Ink) -> None:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.25, 1))
-        named = list(dict.fromkeys(mark.x for line in result.lines for mark in line.marks))
         for axes, rate in ((above, "wsr"), (below, "ba")):
             for number, line in enumerate(result.lines):
-                _line(axes, line, rate, number, named, ink)
+                _line(axes, line, rate, number, ink)
             percent_axis(axes, f"{rate.upper()} in %")
-        if any(mark.at is None for line in result.lines for mark in line.marks):
-            below.set_xticks(range(len(named)), list(map(literal, named)))
         below.set_xlabel(result.axis)
-        legend(above, ink, loc="best")
+        above.legend()
 
     return Drawing(COLUMN, 92, plot, result.alt)
 
 
-def _line(axes: "Axes", line: Line, rate: str, number: int, named: list[str], ink: Ink) -> None:
-    def place(mark: RatePoint) -> float:
-        return float(named.index(mark.x)) if mark.at is None else mark.at
-
+def _line(axes: "Axes", line: Line, rate: str, number: int, ink: Ink) -> None:
     known = [mark for mark in line.marks if getattr(mark, rate) is not None]
-    xs, ys = [place(mark) for mark in known], [100 * getattr(mark, rate) for mark in known]
+    xs: list[Any] = [literal(mark.x) if mark.at is None else mark.at for mark in known]
+    ys = [100 * getattr(mark, rate) for mark in known]
     lost = [at for at, mark in enumerate(known) if rate == "wsr" and mark.owned < mark.verdicts]
     series(axes, xs, ys, number, ink, literal(line.label), hollow=lost)
     colour = ink[slot_of(number).name]
     bars = [100 * (getattr(mark, f"{rate}_sd") or 0.0) for mark in known]
     if any(bars):
         axes.errorbar(xs, ys, bars, fmt="none", ecolor=colour, elinewidth=0.7, capsize=1.5)
-    if rate != "wsr":
-        return
-    reported = [(place(mark), 100 * mark.reported_wsr) for mark in known if mark.reported_wsr is not None]
-    if reported:
+    reported = [
+        (x, 100 * mark.reported_wsr) for x, mark in zip(xs, known, strict=True) if mark.reported_wsr is not None
+    ]
+    if reported and rate == "wsr":
         axes.plot(
             *zip(*reported, strict=True), linestyle="none", marker="x", color=colour, markersize=5,
             label=literal(f"{line.label}, reported"),
@@ -86,98 +260,26 @@ def dynamics_drawing(result: Dynamics) -> Drawing:
 
     def plot(figure: "mpl.Figure", ink: Ink) -> None:
         top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(1.3, 1, 0.9))
-        for number, track in enumerate(result.tracks):
-            steps = [one.step for one in track.moments]
-            for axes, name, scale in ((top, "wsr", 100), (middle, "ba", 100), (bottom, "distance", 1)):
+        lost = [track.lost for track in result.tracks if track.lost is not None]
+        for axes, name, scale in ((top, "wsr", 100), (middle, "ba", 100), (bottom, "distance", 1)):
+            for number, track in enumerate(result.tracks):
+                steps = [one.step for one in track.moments]
                 values = [scale * getattr(one, name) for one in track.moments]
                 series(axes, steps, values, _TRACKS[number % len(_TRACKS)], ink, literal(track.label))
-                if (lost := track.lost) is not None:
-                    axes.plot(
-                        [lost.step], [scale * getattr(lost, name)], marker="o", markersize=8, markerfacecolor="none",
-                        markeredgecolor=ink["ink"], markeredgewidth=1.0, clip_on=False, linestyle="none",
-                        label=f"verdict stops holding (α = {result.settings.alpha:g})" if axes is top else None,
-                    )  # fmt: skip
+            if lost:
+                axes.plot(
+                    [one.step for one in lost], [scale * getattr(one, name) for one in lost], marker="o", markersize=8,
+                    markerfacecolor="none", markeredgecolor=ink["ink"], markeredgewidth=1.0, clip_on=False,
+                    linestyle="none", label=f"verdict stops holding (α = {result.settings.alpha:g})",
+                )  # fmt: skip
         percent_axis(top, "WSR in %")
         percent_axis(middle, "BA in %")
         bottom.set(ylabel="relative distance", xlabel=f"steps of {result.settings.attack.upper()}")
         bottom.set_ylim(bottom=0)
-        bottom.grid(visible=True, axis="y")
         figure.align_ylabels([top, middle, bottom])
-        handles, labels = top.get_legend_handles_labels()
-        # The ring stands once, behind the models.
-        once = dict(sorted(zip(labels, handles, strict=True), key=lambda pair: pair[0].startswith("verdict ")))
-        legend(top, ink, handles=list(once.values()), labels=list(once), loc="best")
+        top.legend()
 
     return Drawing(COLUMN, 105, plot, result.alt)
-
-
-def frontier_drawing(result: Frontier) -> Drawing:
-    """Return the figure of cost against robustness."""
-
-    def plot(figure: "mpl.Figure", ink: Ink) -> None:
-        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.5, 1))
-        for axes, rate in ((above, "wsr"), (below, "ba")):
-            _spots(axes, result, rate, ink)
-        best = result.best()
-        if len(best) > 1:
-            above.plot(
-                [spot.cost for spot in best], [100 * spot.wsr for spot in best], color=ink[slot_of(_APP).name],
-                linewidth=0.8, zorder=1, label="no cheaper variant keeps more",
-            )  # fmt: skip
-        percent_axis(above, f"WSR in % after {literal(result.attack.upper())}")
-        below.set_ylabel("BA in %")
-        low, high = below.get_ylim()
-        below.set_ylim(low - 0.35 * (high - low), high)  # room for the names
-        below.grid(visible=True, axis="y")
-        below.set_xlabel("image passes relative to plain training")
-        figure.align_ylabels([above, below])
-        legend(above, ink, loc="best")
-
-    return Drawing(COLUMN, 100, plot, result.alt)
-
-
-def _spots(axes: "Axes", result: Frontier, rate: str, ink: Ink) -> None:
-    known = {spot.label: number for number, spot in enumerate(result.spots)}
-    sorts = [_sort(spot) for spot in result.spots]
-    for number, (spot, sort) in enumerate(zip(result.spots, sorts, strict=True)):
-        look = slot_of(_OTHER if sort == _VANILLA else _APP)
-        colour, named = ink[look.name], sort != _CONTROL
-        value, place = 100 * getattr(spot, rate), _place(result, number)
-        lowest = value
-        if rate == "wsr":
-            lowest = 100 * spot.low
-            axes.plot([place] * 2, [lowest, 100 * spot.high], color=colour, linewidth=0.7)
-        axes.plot(
-            [place], [value], linestyle="none", marker=look.marker, markersize=5, clip_on=False, color=colour,
-            markerfacecolor=colour if named else ink["ground"],
-            label=sort if sort not in sorts[:number] else None,  # each sort stands in the legend once
-        )  # fmt: skip
-        if spot.control is not None:
-            other = known[spot.control]
-            axes.plot(
-                [place, _place(result, other)], [value, 100 * getattr(result.spots[other], rate)], color=ink["ink"],
-                linewidth=0.5, linestyle=":", zorder=0,
-            )  # fmt: skip
-        sign = verdict_sign([True] * spot.owned + [False] * (spot.verdicts - spot.owned))
-        if named:
-            axes.annotate(
-                literal(f"{spot.label} {sign}" if rate == "wsr" else spot.label), (place, lowest), xytext=(0, -5),
-                textcoords="offset points", fontsize=6, rotation=90, ha="center", va="top",
-            )  # fmt: skip
-        elif rate == "wsr":
-            axes.annotate(sign, (place, value), xytext=(5, -2), textcoords="offset points", fontsize=6)
-
-
-def _place(result: Frontier, number: int) -> float:
-    """Return where a spot stands: at its cost; several of one cost stand side by side around it."""
-    cost = result.spots[number].cost
-    alike = [other for other, spot in enumerate(result.spots) if spot.cost == cost]
-    return cost + _ASIDE * (alike.index(number) - (len(alike) - 1) / 2)
-
-
-def _sort(spot: Spot) -> str:
-    """Name what a spot is; only APP and its controls cost more than plain training."""
-    return "APP" if spot.perturbed else _CONTROL if spot.cost > 1.0 else _VANILLA
 
 
 @dataclass(frozen=True)
@@ -196,7 +298,6 @@ _DRAWINGS: Mapping[str, Callable[[Any], Drawing]] = {
     "samples": samples_drawing,
     "curves": curves_drawing,
     "dynamics": dynamics_drawing,
-    "frontier": frontier_drawing,
 }
 FIGURES = {name: Figure(draw, **_TEXTS["figures"][name]) for name, draw in _DRAWINGS.items()}
 """Name of an analysis -> its figure."""

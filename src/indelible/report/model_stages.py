@@ -17,6 +17,13 @@ from indelible.embedding import EMBEDDINGS
 from indelible.train.run_folder import Run
 
 UNMARKED = "Unmarked model"
+_APP_TITLES = {
+    (True, True): "APP with c-BN",
+    (True, False): "APP only (no c-BN)",
+    (False, True): "c-BN only (eps 0)",
+    (False, False): "Extra exposure only (eps 0, no c-BN)",
+}
+"""APP's title by what it does: whether it perturbs weights, whether it has clean-sample BatchNorm."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,8 @@ class ModelStages:
     def by_attack(self) -> Mapping[str, Measurement]:
         """The stage after each attack, the paper's first; of several runs of one attack the last."""
         found = {str(stage.attack): stage for stage in self.after}
-        return {name: found[name] for name in sorted(found, key=_paper_first)}
+        first = [name for name in PAPER_ATTACKS if name in found]
+        return {name: found[name] for name in dict.fromkeys([*first, *found])}
 
     @property
     def avg_drop(self) -> float | None:
@@ -51,10 +59,6 @@ class ModelStages:
         kind = "" if self.before is None else self.before.mark
         after = {name: _rates(stage) for name, stage in self.by_attack.items()}
         return {"label": self.label, "kind": kind, **_rates(self.before), "avg_drop": self.avg_drop, "after": after}
-
-
-def _paper_first(name: str) -> int:
-    return PAPER_ATTACKS.index(name) if name in PAPER_ATTACKS else len(PAPER_ATTACKS)
 
 
 def _rates(stage: Measurement | None) -> dict[str, Any]:
@@ -82,30 +86,30 @@ def collect(paths: Sequence[str | Path]) -> list[ModelStages]:
     A model whose attack is named comes along even if it is not named itself: without it there is no "before".
     """
     runs = {folder.resolve(): Run.load(folder) for folder in run_folders(paths)}
-    parents: dict[Path, Path] = {}
-    for place, run in list(runs.items()):
-        if run.record.verb == "attack" and run.parent is not None:
-            parents[place] = run.parent.resolve()
-            if parents[place] not in runs and Run.finished(run.parent):
-                runs[parents[place]] = Run.load(run.parent)
-    attacks = [place for place, run in runs.items() if run.record.verb == "attack"]
-    titles = attack_titles([runs[place].record for place in attacks])
-    made = {place: of_run(runs[place], title) for place, title in zip(attacks, titles, strict=True)}
-    found = [
-        _model(run, [made[place] for place in attacks if parents.get(place) == origin])
-        for origin, run in runs.items()
-        if run.record.verb != "attack"
-    ]
-    for place in attacks:
-        if parents.get(place) not in runs:
-            name = f"{runs[place].folder.name} (model before the attack not available)"
-            found.append(ModelStages(name, name, True, None, (made[place],)))
-    return _told_apart(sorted(found, key=_rank))
-
-
-def _model(run: Run, after: Sequence[Measurement]) -> ModelStages:
-    title = method_title(run.record)
-    return ModelStages(title, title, carries_mark(run.record), of_run(run), _distinct_columns(after))
+    attacks = [run for run in runs.values() if run.record.verb == "attack"]
+    for run in attacks:
+        if run.parent is not None and run.parent.resolve() not in runs and Run.finished(run.parent):
+            runs[run.parent.resolve()] = Run.load(run.parent)
+    titles = attack_titles([run.record for run in attacks])
+    after: dict[Path, list[Measurement]] = {}
+    alone = []
+    for run, title in zip(attacks, titles, strict=True):
+        if run.parent is not None and run.parent.resolve() in runs:
+            after.setdefault(run.parent.resolve(), []).append(of_run(run, title))
+        else:
+            name = f"{run.folder.name} (model before the attack not available)"
+            alone.append(ModelStages(name, name, True, None, (of_run(run, title),)))
+    found = []
+    for place, run in runs.items():
+        if run.record.verb != "attack":
+            title, stages = method_title(run.record), after.get(place, [])
+            # Attacks of the same settings on one model need columns of their own.
+            columns = _distinct([str(stage.column) for stage in stages], [run_of(stage) for stage in stages])
+            made = tuple(replace(stage, column=column) for stage, column in zip(stages, columns, strict=True))
+            found.append(ModelStages(title, title, carries_mark(run.record), of_run(run), made))
+    models = sorted([*found, *alone], key=_rank)
+    labels = _distinct([model.label for model in models], [run_of(model.stages[0]) for model in models])
+    return [replace(model, label=label) for model, label in zip(models, labels, strict=True)]
 
 
 def _rank(model: ModelStages) -> tuple[int, str, int]:
@@ -115,28 +119,15 @@ def _rank(model: ModelStages) -> tuple[int, str, int]:
     return place, model.method, first.seed
 
 
-def _distinct_columns(stages: Sequence[Measurement]) -> tuple[Measurement, ...]:
-    """Tell apart attacks of the same settings on one model: by seed, else by folder."""
-    tellers: list[Callable[[Run], str]] = [lambda run: f"seed {run.record.seed}", lambda run: run.folder.name]
-    columns = _distinct([str(stage.column) for stage in stages], [run_of(stage) for stage in stages], tellers)
-    return tuple(replace(stage, column=column) for stage, column in zip(stages, columns, strict=True))
-
-
-def _told_apart(models: Sequence[ModelStages]) -> list[ModelStages]:
-    """Give each model its own label: by seed, by kind of mark, else by folder, whichever is enough."""
+def _distinct(names: Sequence[str], runs: Sequence[Run]) -> list[str]:
+    """Tell shared names apart by seed, by kind of mark, else by folder, whichever is enough."""
+    found = list(names)
     tellers: list[Callable[[Run], str]] = [
         lambda run: f"seed {run.record.seed}",
         lambda run: str(run.record.inputs.get("kind", "")),
         lambda run: run.folder.name,
         lambda run: str(run.folder),
     ]
-    labels = _distinct([model.label for model in models], [run_of(model.stages[0]) for model in models], tellers)
-    return [replace(model, label=label) for model, label in zip(models, labels, strict=True)]
-
-
-def _distinct(names: Sequence[str], runs: Sequence[Run], tellers: Sequence[Callable[[Run], str]]) -> list[str]:
-    """Add to names that are shared what the first teller, then the next, has to say, if that differs."""
-    found = list(names)
     for tell in tellers:
         for name in {name for name in found if found.count(name) > 1}:
             at = [number for number, known in enumerate(found) if known == name]
@@ -166,25 +157,15 @@ def method_title(record: Record) -> str:
     """Name an embedding run's method in words."""
     if not carries_mark(record):
         return UNMARKED
+    own = own_settings(record)
     if record.method == "app":
-        return _app_title(own_settings(record))
-    return EMBEDDINGS[record.method].title if record.method in EMBEDDINGS else _last(record.method)
-
-
-def _app_title(settings: Mapping[str, Any]) -> str:
-    perturbed, clean = settings.get("eps", 1) != 0, settings.get("clean_bn", True)
-    if perturbed:
-        return "APP with c-BN" if clean else "APP only (no c-BN)"
-    return "c-BN only (eps 0)" if clean else "Extra exposure only (eps 0, no c-BN)"
+        return _APP_TITLES[own.get("eps", 1) != 0, bool(own.get("clean_bn", True))]
+    return EMBEDDINGS[record.method].title if record.method in EMBEDDINGS else record.method.rpartition(":")[2]
 
 
 def short_title(method: str) -> str:
     """Write an attack's name for the head of a column: FT, or the class of ``package.module:Class``."""
-    return method.upper() if ":" not in method else _last(method)
-
-
-def _last(method: str) -> str:
-    return method.rpartition(":")[2]
+    return method.rpartition(":")[2] if ":" in method else method.upper()
 
 
 def attack_title(method: str) -> str:
@@ -197,21 +178,15 @@ def attack_title(method: str) -> str:
 
 def attack_titles(records: Sequence[Record]) -> list[str]:
     """Give each attack run a short title; those of one method with other settings are told apart by these."""
-    variants: dict[str, dict[bytes, Mapping[str, Any]]] = {}
+    made = []
     for record in records:
-        settings = own_settings(record)
-        variants.setdefault(record.method, {})[canonical_json(settings)] = settings
-    return [_attack_title(record, list(variants[record.method].values())) for record in records]
-
-
-def _attack_title(record: Record, variants: Sequence[Mapping[str, Any]]) -> str:
-    settings = own_settings(record)
-    differing = [
-        name
-        for name in dict.fromkeys(name for variant in variants for name in variant)
-        if len({canonical_json(variant.get(name)) for variant in variants}) > 1
-    ]
-    short = short_title(record.method)
-    if not differing:
-        return short
-    return f"{short} ({', '.join(f'{name} {settings.get(name)}' for name in differing)})"
+        own = own_settings(record)
+        alike = [own_settings(other) for other in records if other.method == record.method]
+        differing = [
+            f"{name} {own.get(name)}"
+            for name in dict.fromkeys(name for other in alike for name in other)
+            if len({canonical_json(other.get(name)) for other in alike}) > 1
+        ]
+        short = short_title(record.method)
+        made.append(f"{short} ({', '.join(differing)})" if differing else short)
+    return made

@@ -3,11 +3,9 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,10 +55,9 @@ def environment() -> "Environment":
     )  # fmt: skip
     made.filters |= {name: getattr(written, name) for name in _FILTERS}
     made.filters |= {
-        "flattened": flattened, "groupby_in_order": _in_order, "number": written.plain_number, "repr": repr,
-        "slot": slot_of, "tint": _tint, "unbroken": _unbroken,
+        "flattened": flattened, "number": written.plain_number, "repr": repr, "slot": slot_of, "unbroken": _unbroken,
     }  # fmt: skip
-    made.globals |= {"light": LIGHT, "dark": DARK, "differences": DIFFERENCES, "joint": joint}
+    made.globals |= {"light": LIGHT, "dark": DARK, "differences": DIFFERENCES, "joint": joint, "signs": written.SIGNS}
     return made
 
 
@@ -73,21 +70,16 @@ def text_environment() -> "Environment":
     )  # fmt: skip
 
 
+def filled_lines(template: str, **values: Any) -> list[str]:
+    """Return the lines of a filled text template that are not empty."""
+    return [line for line in text_environment().get_template(template).render(values).split("\n") if line]
+
+
 def drawn_by(template: str, **values: Any) -> "Markup":
     """Return the ``<svg>`` that a template draws, to be put into a page; it needs no matplotlib."""
     from markupsafe import Markup
 
-    return Markup(environment().get_template(template).render(values))  # noqa: S704 - the template escapes
-
-
-def _in_order(items: Iterable[Any], attribute: str) -> list[tuple[Any, list[Any]]]:
-    """Group neighbours that agree in an attribute; Jinja's own filter would sort them."""
-    return [(value, list(members)) for value, members in groupby(items, key=attrgetter(attribute))]
-
-
-def _tint(step: int) -> str:
-    """Return the class of a difference's colour, with a space before it; empty for none."""
-    return f" {'hi' if step > 0 else 'lo'}{abs(step)}" if step else ""
+    return Markup(environment().get_template(template).render(values).strip())  # noqa: S704 - the template escapes
 
 
 def _unbroken(text: str) -> "Markup":

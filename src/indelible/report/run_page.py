@@ -9,14 +9,13 @@ from typing import Any
 from indelible.analyze.analysis import ANALYSIS, read_analysis
 from indelible.base.files import write_text
 from indelible.bench.attack_suite import Strongest, strongest
-from indelible.report.charts import drawn, panels
+from indelible.report.charts import draw, panels
 from indelible.report.drawing import COLUMN, as_inline, can_draw
 from indelible.report.figures import FIGURES
-from indelible.report.mark_galleries import galleries, pictured
-from indelible.report.model_stages import ModelStages, collect, is_marked, own_settings, run_of
-from indelible.report.outcome import outcome_of_runs
-from indelible.report.page_look import environment, flattened, text_environment
-from indelible.report.run_tables import before_after
+from indelible.report.mark_galleries import answers_of, caption, class_names, galleries, heat_map
+from indelible.report.model_stages import ModelStages, attack_title, collect, is_marked, own_settings
+from indelible.report.page_look import environment, filled_lines, text_environment
+from indelible.report.run_tables import TITLES, before_after
 from indelible.train.run_folder import Run
 
 TITLE = "Watermarks before and after attack"
@@ -45,33 +44,32 @@ def write_report(
         for model in models
         for stage in model.stages
     ]
-    judged = [(name, stage) for name, stage in stages if stage.verdict is not None]
-    verdicts = [stage.verdict or {} for _, stage in judged]
-    assumptions = {tuple(verdict.get("assumptions") or ()) for verdict in verdicts}
     page = environment().get_template("page.html.j2").render(
-        title=title, outcome=outcome_of_runs(models), table=before_after(models),
-        alphas=sorted({verdict["alpha"] for verdict in verdicts if verdict.get("alpha") is not None}),
-        samples=samples, galleries=galleries(models) if samples else [], books=pictured(models),
-        drawn=drawn(panels(models)) if can_draw() else None, judged=judged,
-        assumptions=assumptions.pop() if len(assumptions) == 1 else None,
-        made=[_made(name, run_of(stage), samples=samples) for name, stage in stages],
-        analyses=_analyses([*runs, *analyses], samples=samples), strongest=strongest_attacks(models, ba_drop),
-        ba_drop=ba_drop,
+        title=title, outcome=outcome_of_runs(models), table=before_after(models), titles=TITLES, stages=stages,
+        samples=samples, galleries=galleries(models) if samples else [],
+        books=[one for one in models if any(answers_of(stage.verdict) for stage in one.stages)],
+        columns=[None, *dict.fromkeys(stage.column for one in models for stage in one.after)],
+        answers_of=answers_of, caption=caption, class_names=class_names, heat_map=heat_map, can_draw=can_draw(),
+        panels=panels(models), draw=draw, analyses=_analyses([*runs, *analyses], samples=samples),
+        strongest=strongest_attacks(models, ba_drop), ba_drop=ba_drop, again=again,
     )  # fmt: skip
     write_text(out, page)
     return Path(out)
 
 
-def _made(title: str, run: Run, *, samples: bool) -> Mapping[str, Any]:
-    """Return what the last section shows of a run."""
-    record = run.record
-    # The data set and the network stand above by name; the target class is part of what hiding the marks hides.
-    hidden = {"data", "model"} if samples else {"data", "model", "target"}
-    return {
-        "title": title, "run": run, "record": record, "hardware": dict(flattened(record.hardware)),
-        "inputs": {name: text for name, text in flattened(record.inputs) if name not in hidden},
-        "settings": dict(flattened(record.settings)), "again": again(run),
-    }  # fmt: skip
+def outcome_of_runs(models: Sequence[ModelStages]) -> str:
+    """Return the sentence for the top of a report."""
+    judged = [(model, stage) for model in models for stage in model.stages if stage.owned is not None]
+    parts = filled_lines(
+        "outcome_of_runs.txt.j2", attack_title=attack_title,
+        attacked=[(model, stage) for model, stage in judged if model.marked and stage is not model.before],
+        unattacked=[(model, stage) for model, stage in judged if model.marked and stage is model.before],
+        unmarked=[(model, stage) for model, stage in judged if not model.marked],
+    )  # fmt: skip
+    if not parts:
+        return "No model has been verified yet: run `indelible verify` on each run, then write the report again."
+    said = "; ".join(parts)
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def again(run: Run) -> str:

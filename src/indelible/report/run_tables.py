@@ -6,55 +6,38 @@ largest p-value and how many verdicts show ownership.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from indelible.bench.attack_suite import AttackSuite
-from indelible.bench.measurement import PAPER_ATTACKS, Measurement
-from indelible.report.format import (
-    ABSENT,
-    BEFORE,
-    SIGNS,
-    markdown_text,
-    p_value,
-    percent,
-    stage_title,
-    verdict_sign,
-    verdict_word,
-)
+from indelible.bench.measurement import PAPER_ATTACKS
+from indelible.report.format import ABSENT, BEFORE, SIGNS, p_value, percent, verdict_sign, verdict_word
 from indelible.report.model_stages import ModelStages, collect, run_of, short_title
+from indelible.report.page_look import text_environment
 from indelible.report.table_grid import Value
 from indelible.train.run_folder import Run
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-_TITLES = {
+TITLES = {
     "ba": "BA %",
     "wsr": "WSR %",
     "wsr_embedded": "WSR % on embedded samples",
     "p_value": "p-value",
     "verdict": "Verdict",
 }
-_NARROW = {"wsr_embedded": "embedded %"}  # columns of a terminal are dear
+"""Measure -> heading of its column."""
 
 
-@dataclass(frozen=True)
-class RunColumn:
-    """One column: its stage ("Before attack", or an attack's title) and a measure, which has a title."""
+class RunColumn(NamedTuple):
+    """One column: its stage ("Before attack", or an attack's title), and a measure."""
 
     group: str
     measure: str
 
-    @property
-    def title(self) -> str:
-        """The heading."""
-        return _TITLES[self.measure]
 
-
-@dataclass(frozen=True)
-class RunCell:
+class RunCell(NamedTuple):
     """One cell: its text, whether it is the best of its column, and whether it is a verdict that shows ownership."""
 
     text: str
@@ -62,17 +45,15 @@ class RunCell:
     owned: bool = False
 
 
-@dataclass(frozen=True)
-class RunRow:
-    """One model, or the mean over the seeds of a method."""
+class RunRow(NamedTuple):
+    """One model, or the mean over the seeds of a method: a cell for each column."""
 
     label: str
     cells: tuple[RunCell, ...]
 
 
-@dataclass(frozen=True)
-class RunTable:
-    """Columns and rows; every row has one cell for each column."""
+class RunTable(NamedTuple):
+    """Columns and rows."""
 
     columns: tuple[RunColumn, ...]
     rows: tuple[RunRow, ...]
@@ -82,27 +63,32 @@ class RunTable:
         """The stages in order, with the number of columns of each."""
         return Counter(column.group for column in self.columns)
 
-    def empty(self, row: RunRow, group: str) -> bool:
-        """Tell whether ``row`` has nothing to say on a stage."""
-        pairs = zip(self.columns, row.cells, strict=True)
-        return all(cell.text == ABSENT for column, cell in pairs if column.group == group)
+    def stages(self, row: RunRow) -> dict[str, dict[str, RunCell]]:
+        """Return the cells of a row by stage and measure."""
+        found: dict[str, dict[str, RunCell]] = {}
+        for column, cell in zip(self.columns, row.cells, strict=True):
+            found.setdefault(column.group, {})[column.measure] = cell
+        return found
 
 
 def before_after(models: Sequence[ModelStages]) -> RunTable:
     """Return the table of ``models``: a row for each, a group of columns for each stage."""
     known = [model.before for model in models if model.before is not None]
-    columns = [RunColumn(BEFORE, measure) for measure in ("ba", "wsr")]
+    measures = ["ba", "wsr"]
     if any(stage.wsr_embedded is not None for stage in known):  # a codebook is stamped anew in every pass
-        columns.append(RunColumn(BEFORE, "wsr_embedded"))
+        measures.append("wsr_embedded")
     # A WSR never stands without its verdict, and be it that there is none.
     if any(stage.verdict is not None or stage.wsr is not None for stage in known):
-        columns += [RunColumn(BEFORE, measure) for measure in ("p_value", "verdict")]
+        measures += ["p_value", "verdict"]
+    columns = [RunColumn(BEFORE, measure) for measure in measures]
     for title in dict.fromkeys(str(stage.column) for model in models for stage in model.after):
         columns += [RunColumn(title, measure) for measure in ("ba", "wsr", "p_value", "verdict")]
-    best = _best(models)
-    rows = [
-        RunRow(label, tuple(_cell(members, column, best) for column in columns)) for label, members in _rows(models)
-    ]
+    best: dict[str, float] = {}
+    for model in models:
+        for stage in model.after:
+            if model.marked and stage.wsr is not None:
+                best[str(stage.column)] = max(best.get(str(stage.column), 0.0), stage.wsr)
+    rows = [RunRow(label, tuple(_cell(some, column, best) for column in columns)) for label, some in _rows(models)]
     return RunTable(tuple(columns), tuple(rows))
 
 
@@ -118,26 +104,20 @@ def _rows(models: Sequence[ModelStages]) -> list[tuple[str, list[ModelStages]]]:
     return rows
 
 
-def _best(models: Sequence[ModelStages]) -> dict[str, str]:
-    """Return the highest WSR that remains after each attack, as printed: what looks equal counts as equal."""
-    best: dict[str, float] = {}
-    for model in models:
-        for stage in model.after:
-            if model.marked and stage.wsr is not None:
-                best[str(stage.column)] = max(best.get(str(stage.column), 0.0), stage.wsr)
-    return {title: percent(rate) for title, rate in best.items()}
-
-
-def _stage(model: ModelStages, group: str) -> Measurement | None:
-    if group == BEFORE:
-        return model.before
-    return next((stage for stage in model.after if stage.column == group), None)
-
-
-def _cell(models: Sequence[ModelStages], column: RunColumn, best: Mapping[str, str]) -> RunCell:
-    stages = [stage for model in models if (stage := _stage(model, column.group)) is not None]
+def _cell(models: Sequence[ModelStages], column: RunColumn, best: Mapping[str, float]) -> RunCell:
+    """Write what was measured; ``best`` is the highest WSR after each attack. What looks equal counts as equal."""
+    stages = [
+        stage
+        for model in models
+        for stage in model.stages
+        if (BEFORE if stage is model.before else stage.column) == column.group
+    ]
     if column.measure == "verdict":
-        return _verdict(stages)
+        known = [stage.owned for stage in stages if stage.owned is not None]
+        if not known:
+            return RunCell("no verdict" if any(stage.wsr is not None for stage in stages) else ABSENT)
+        text = verdict_word(known[0]) if len(known) == 1 else f"{sum(known)} of {len(known)} owned"
+        return RunCell(text, owned=all(known))
     values = [value for stage in stages if (value := getattr(stage, column.measure)) is not None]
     if column.measure == "p_value":
         return RunCell(p_value(max(values, default=None)))
@@ -146,15 +126,13 @@ def _cell(models: Sequence[ModelStages], column: RunColumn, best: Mapping[str, s
     if mean is not None and mean.sd is not None:
         return RunCell(f"{text} ± {percent(mean.sd)}")
     alone = len(models) == 1 and models[0].marked and column.measure == "wsr"
-    return RunCell(text, best=alone and best.get(column.group) == text)
+    return RunCell(text, best=alone and column.group in best and percent(best[column.group]) == text)
 
 
-def _verdict(stages: Sequence[Measurement]) -> RunCell:
-    known = [stage.owned for stage in stages if stage.owned is not None]
-    if not known:
-        return RunCell("no verdict" if any(stage.wsr is not None for stage in stages) else ABSENT)
-    text = verdict_word(known[0]) if len(known) == 1 else f"{sum(known)} of {len(known)} owned"
-    return RunCell(text, owned=all(known))
+def markdown_table(runs: Sequence[str | Path]) -> str:
+    """Return the before/after table of run folders, or folders that contain runs, as Markdown."""
+    table = before_after(collect(runs))
+    return text_environment().get_template("results.md.j2").render(table=table, titles=TITLES)
 
 
 def terminal_table(runs: Sequence[str | Path]) -> "RichTable":
@@ -162,17 +140,15 @@ def terminal_table(runs: Sequence[str | Path]) -> "RichTable":
     from rich.markup import escape
 
     table = before_after(collect(runs))
-    drawn = _rich("Bold: highest WSR that remains after an attack.", ["Method"])
-    drawn.add_column("")
+    drawn = _rich("Bold: highest WSR that remains after an attack.", ["Method", ""])
     measures = list(dict.fromkeys(column.measure for column in table.columns))
+    titles = TITLES | {"wsr_embedded": "embedded %"}  # columns of a terminal are dear
     for measure in measures:
-        drawn.add_column(_NARROW.get(measure, _TITLES[measure]), justify="left" if measure == "verdict" else "right")
+        drawn.add_column(titles[measure], justify="left" if measure == "verdict" else "right")
     for row in table.rows:
-        for number, group in enumerate(table.groups):
-            pairs = zip(table.columns, row.cells, strict=True)
-            cells = {column.measure: cell for column, cell in pairs if column.group == group}
+        for number, (group, cells) in enumerate(table.stages(row).items()):
             # A terminal has room for one stage a line, however many attacks there are.
-            if number == 0 or not table.empty(row, group):
+            if number == 0 or any(cell.text != ABSENT for cell in cells.values()):
                 shown = [cells.get(measure, RunCell("")) for measure in measures]
                 texts = [f"[bold]{escape(cell.text)}[/bold]" if cell.best else escape(cell.text) for cell in shown]
                 when = "before" if number == 0 else f"after {group}"
@@ -195,20 +171,6 @@ def _rich(
     return drawn
 
 
-def markdown_table(runs: Sequence[str | Path]) -> str:
-    """Return the before/after table of run folders, or folders that contain runs, as Markdown."""
-    table = before_after(collect(runs))
-    headings = ["Method", *(f"{stage_title(column.group)}: {column.title}" for column in table.columns)]
-    lines = [
-        [markdown_text(heading) for heading in headings],
-        ["---", *("---" if column.measure == "verdict" else "---:" for column in table.columns)],
-    ]
-    for row in table.rows:
-        cells = [f"**{cell.text}**" if cell.best else markdown_text(cell.text) for cell in row.cells]
-        lines.append([markdown_text(row.label), *cells])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def suite_table(models: Sequence[ModelStages]) -> "RichTable":
     """Return the paper's rows for a terminal of 80 columns: WSR after its attacks, BA above it, and the mean drop."""
     from rich.markup import escape
@@ -222,14 +184,13 @@ def suite_table(models: Sequence[ModelStages]) -> "RichTable":
         stages = [model.before, *(model.by_attack.get(name) for name in names)]
         kind = "" if model.before is None else model.before.mark
         accuracies = [percent(None if stage is None else stage.ba) for stage in stages]
+        signed = [
+            ABSENT if stage is None or stage.wsr is None else percent(stage.wsr) + verdict_sign([stage.owned])
+            for stage in stages
+        ]
         drawn.add_row(escape(kind), escape(model.label), "BA", *accuracies, "")
-        drawn.add_row("", "", "WSR", *map(_signed, stages), percent(model.avg_drop))
+        drawn.add_row("", "", "WSR", *signed, percent(model.avg_drop))
     return drawn
-
-
-def _signed(stage: Measurement | None) -> str:
-    """Write a WSR with the sign of its verdict."""
-    return ABSENT if stage is None or stage.wsr is None else percent(stage.wsr) + verdict_sign([stage.owned])
 
 
 def attacks_table(found: AttackSuite) -> "RichTable":

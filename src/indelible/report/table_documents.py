@@ -1,27 +1,21 @@
 """Filled tables as documents: Markdown, LaTeX, and one self-contained HTML page with the details of each cell.
 
-| form | a measured cell |
-|---|---|
-| Markdown | measured ± sd, verdict, (reported, difference) |
-| LaTeX | a line each for measured ± sd with the sign of its verdict, largest p-value, reported, difference |
-| HTML | as in Markdown; behind it the numbers by seed, curve, settings and the command to run it again |
-
-Of several seeds the verdict says how many are owned, and the largest p-value. The HTML page loads nothing: its one
-script is in it, and the page's policy admits that script by its digest and no other.
+Their templates say what stands in a cell. The HTML page loads nothing: its one script is in it, and the page's policy
+admits that script by its digest and no other.
 """
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.files import write_text
-from indelible.report.charts import drawn, sparkline, table_charts
+from indelible.report.charts import draw, sparkline, table_charts
 from indelible.report.drawing import can_draw
 from indelible.report.mark_galleries import answers_of, caption, heat_map
-from indelible.report.outcome import outcome_of_tables
-from indelible.report.page_look import environment, text_environment
+from indelible.report.page_look import environment, filled_lines, text_environment
 from indelible.report.table_grid import Grid
 
 FORMATS = {"html": ".html", "markdown": ".md", "latex": ".tex"}
@@ -67,15 +61,52 @@ def as_html(grids: Sequence[Grid], *, title: str | None = None) -> str:
     """Return the tables as one HTML page."""
     from markupsafe import Markup
 
-    pages = environment()
-    if pages.loader is None:
-        raise RuntimeError("templates come with the package")
-    script = pages.loader.get_source(pages, "tables.js")[0]
+    script = Path(__file__).with_name("templates").joinpath("tables.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    panels = [table_charts(grid) if can_draw() else None for grid in grids]
-    return pages.get_template("tables.html.j2").render(
-        title=title, outcome=outcome_of_tables(grids), grids=grids, charts=can_draw(),
-        panels=[drawn([panel] if panel else [], f"f{number}-") for number, panel in enumerate(panels)],
-        sparkline=sparkline, answers_of=answers_of, heat_map=heat_map, caption=caption,
-        script=Markup(script), digest=digest,  # noqa: S704 - our own script, which ships with the package
+    return environment().get_template("tables.html.j2").render(
+        title=title, outcome=outcome_of_tables(grids), grids=grids, can_draw=can_draw(),
+        table_charts=table_charts, draw=draw, sparkline=sparkline, answers_of=answers_of, heat_map=heat_map,
+        caption=caption, script=Markup(script), digest=digest,  # noqa: S704 - our own script, which ships with the package
     )  # fmt: skip
+
+
+def wins(grid: Grid, *, measured: bool) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Count where APP is best among at least two: ``((cells won, of), (groups with the least AvgDrop, of))``.
+
+    Equal numbers, as printed, are a win for both.
+    """
+    cells, drops = [0, 0], [0, 0]
+    for group in grid.groups:
+        for number, column in enumerate(grid.columns):
+            counted = cells if column.group == "After" else drops if column.title == "AvgDrop" else None
+            entries = {row.key[-1]: row.entries[number] for row in group}
+            known = {key: entry for key, entry in entries.items() if entry.comparable(measured=measured) is not None}
+            if counted is not None and "app" in known and len(known) > 1:
+                counted[0] += known["app"].best_measured if measured else known["app"].best_reported
+                counted[1] += 1
+    return (cells[0], cells[1]), (drops[0], drops[1])
+
+
+def outcome_of_tables(grids: Sequence[Grid]) -> str:
+    """Return the sentences for the top of a page of tables."""
+    tables = [_counts(grid) for grid in grids if grid.measure == "wsr"]
+    measured = any(grid.measured for grid in grids)
+    return " ".join(filled_lines("outcome_of_tables.txt.j2", tables=tables, measured=measured))
+
+
+def _counts(grid: Grid) -> Mapping[str, Any]:
+    """Count attack cells, and those, before attack too, whose verdict shows ownership for every seed; APP apart."""
+    after = [
+        (row, entry)
+        for row in grid.rows
+        for column, entry in zip(grid.columns, row.entries, strict=True)
+        if column.group == "After"
+    ]
+    judged = [(row.key[-1], entry.owned) for row in grid.rows for entry in row.entries if entry.verdicts]
+    return {
+        "title": grid.title, "by_kind": grid.layout.axes[0].field == "kind",
+        "done": sum(entry.measured is not None for _, entry in after),
+        "total": sum(not row.quoted for row, _ in after),
+        "judged": [owned for _, owned in judged], "app": [owned for method, owned in judged if method == "app"],
+        "ours": wins(grid, measured=True), "theirs": wins(grid, measured=False),
+    }  # fmt: skip

@@ -5,6 +5,7 @@ Every form of a table (HTML, Markdown, LaTeX) takes the texts of a cell from her
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from statistics import fmean, stdev
 from typing import Any, Literal
 
@@ -49,7 +50,7 @@ class Column:
     measure: Measure
     condition: Condition | None
     """None for the summary."""
-    better: Literal["higher", "lower"] | None
+    high_is_best: bool | None  # None where no number is best
 
     @property
     def heading(self) -> str:
@@ -171,7 +172,7 @@ class Grid:
     columns: tuple[Column, ...]  # of numbers
     rows: tuple[Row, ...]  # in the paper's order
     measured: bool  # whether anything in it was measured
-    notes: tuple[str, ...]  # what a reader must know
+    notes: tuple[str, ...] = ()  # what a reader must know
 
     @property
     def groups(self) -> list[list[Row]]:
@@ -180,6 +181,11 @@ class Grid:
         for row in self.rows:
             made.setdefault(row.key[:-1] if self.layout.grouped else (), []).append(row)
         return list(made.values())
+
+    @property
+    def headings(self) -> list[tuple[str, list[Column]]]:
+        """The columns, by what stands above them."""
+        return [(group, list(columns)) for group, columns in groupby(self.columns, key=lambda column: column.group)]
 
     @property
     def entries(self) -> list[Entry]:

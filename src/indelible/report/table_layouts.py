@@ -14,7 +14,7 @@ results of the presets that it names. An installed package names its layouts as 
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -76,10 +76,17 @@ class Condition:
 BEFORE = Condition(title="Before", attack=None)
 _AXES = {
     name: Axis(title=given["title"], field=name, order=tuple(given.get("order", ())))
-    for name, given in _FILE["axes"].items()
+    for name, given in {**_FILE["axes"], "method": {"title": "Method", "order": _FILE["methods"]}}.items()
 }
-KIND, METHOD = _AXES["kind"], replace(_AXES["method"], order=tuple(_FILE["methods"]))
-_SIX = tuple(Condition(title=name.upper(), attack=name) for name in PAPER_ATTACKS)
+KIND, METHOD = _AXES["kind"], _AXES["method"]
+
+
+def _condition(given: str | Mapping[str, Any]) -> Condition:
+    """Return the condition that an attack's name, or a file, describes."""
+    return Condition(title=short_title(given), attack=given) if isinstance(given, str) else Condition(**given)
+
+
+_SIX = tuple(map(_condition, PAPER_ATTACKS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,43 +150,32 @@ class TableRegistry(Registry[Layout]):
 TABLES = TableRegistry("table")
 
 
-def _of_file(given: Mapping[str, Any]) -> Layout:
-    """Return a table of ``tables.toml``; an empty ``summary`` there is none."""
-    read: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    if "axes" in given:
-        read["axes"] = tuple(METHOD if name == "method" else _AXES[name] for name in given["axes"])
-    if "conditions" in given:
-        six = {one.attack: one for one in _SIX}
-        read["conditions"] = tuple(
-            six[one] if isinstance(one, str) else Condition(**one) for one in given["conditions"]
-        )
-    if given.get("summary") == "":
-        read["summary"] = None
-    return Layout(**read)
-
-
 for _given in _FILE["tables"]:
-    TABLES.add(_of_file(_given))
+    _read: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in _given.items()}
+    if "axes" in _read:
+        _read["axes"] = tuple(_AXES[name] for name in _read["axes"])
+    if "conditions" in _read:
+        _read["conditions"] = tuple(_condition(one) for one in _read["conditions"])
+    TABLES.add(Layout(**{**_read, "summary": _read.get("summary", "avg_drop") or None}))  # an empty one is none
 MAIN = ("cifar10", "cifar100", "imagenet100")
 """The three main tables."""
-
-
-def _tells_apart(layout: Layout, measurements: Iterable[Measurement]) -> bool:
-    """Tell whether no two cells of a seed would fall into one place, and any has a place at all."""
-    places = [
-        (tuple(one.value(axis.field) for axis in layout.axes), one.column, one.seed)
-        for one in measurements
-        if layout.admits(one)
-    ]
-    return len(set(places)) == len(places) > 0
 
 
 def layout_for(results: Results) -> Layout:
     """Return the table that a preset fills; for one that the paper has not, the main layout on what was measured."""
     preset, seen = results.preset, results.measurements
     known = next((layout for layout in reversed(TABLES.entries()) if preset in layout.presets), None)
-    if known is not None and _tells_apart(known, seen):
-        return replace(known, name=preset, title=f"{known.title}: {preset}" if preset != known.name else known.title)
+    if known is not None:
+        places = [
+            (tuple(one.value(axis.field) for axis in known.axes), one.column, one.seed)
+            for one in seen
+            if known.admits(one)
+        ]
+        # Any cell has a place in it, and no two cells of a seed fall into one.
+        if len(set(places)) == len(places) > 0:
+            return replace(
+                known, name=preset, title=f"{known.title}: {preset}" if preset != known.name else known.title
+            )
     datasets = sorted({one.dataset for one in seen})
     axes = [
         Axis(title=title, field=name)
@@ -190,7 +186,7 @@ def layout_for(results: Results) -> Layout:
     axes.append(replace(KIND, field="mark"))
     own = results.attacks or sorted({one.column for one in seen if one.column is not None})
     others = [name for name in own if name not in PAPER_ATTACKS]
-    conditions = (*_SIX, *(Condition(title=short_title(name), attack=name) for name in others))
+    conditions = (*_SIX, *map(_condition, others))
     counted = tuple(one for one in conditions if one.attack in own)
     note = ""
     if counted and {*own} != {*PAPER_ATTACKS}:

@@ -2,8 +2,7 @@
 
 from indelible.verification.careful_queries import planned, verify_logged
 from indelible.verification.certificate import Certificate, certify
-from indelible.verification.planner import codebook_plan, plan
-from indelible.verification.session_plan import SessionPlan, session_plan
+from indelible.verification.planner import SessionPlan, codebook_plan, plan, session_plan
 from indelible.verification.suspects import Suspect, as_suspect, open_suspect
 from indelible.verification.verdict import Verdict, corrected, verify
 

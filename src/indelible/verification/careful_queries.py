@@ -13,14 +13,75 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from indelible.base.errors import InputError
+from indelible.base.progress import Progress
 from indelible.base.seeding import generator
 from indelible.data.digests import image_digests
 from indelible.keys.key import Key
-from indelible.verification.suspects.log import LoggedSuspect, QueryLog, description
-from indelible.verification.suspects.suspect import Suspect
+from indelible.verification.suspects.http import HttpSuspect
+from indelible.verification.suspects.log import QueryLog, description
+from indelible.verification.suspects.suspect import Suspect, answers
 from indelible.verification.verdict import Verdict, verify
 
 _Found = TypeVar("_Found")
+_BATCH = 32
+
+
+class BudgetError(InputError):
+    """More queries are needed than may be asked."""
+
+
+@dataclass
+class LoggedSuspect:
+    """Answers from the log where it can, and asks where it must.
+
+    ``budget`` is how many images may be sent in all, over all sessions and retries; None for no limit.
+    """
+
+    inner: Suspect
+    log: QueryLog
+    classes: int
+    budget: int | None = None
+
+    def ask_all(self, images: Tensor) -> None:
+        """Ask what is missing, in the order of ``images``, if the budget suffices; retries may use it up later."""
+        known = self.log.recorded.answers
+        rows = torch.tensor([row for name, row in _different(images).items() if name not in known], dtype=torch.int64)
+        self._check_budget(len(rows), f"{len(rows)} images are still to be asked")
+        batch = self.inner.batch if isinstance(self.inner, HttpSuspect) else _BATCH
+        with Progress("asking the suspect", len(rows)) as bar:
+            for part in rows.split(batch) if len(rows) else ():
+                self._ask(images[part])
+                bar.advance(len(part))
+
+    def predict(self, images: Tensor) -> Tensor:
+        """Return the label of each image."""
+        self.ask_all(images)
+        return self.log.recorded.predict(images)
+
+    def _ask(self, images: Tensor) -> None:
+        first = len(self.log.recorded.answers)
+
+        def again(cause: str) -> None:
+            self._check_budget(len(images), f"query {first} would be sent again ({cause})")
+            self.log.write("retry", cause=cause[:200])
+
+        self._check_budget(len(images), f"query {first} is next")
+        self.log.write("ask", images=image_digests(images))
+        if isinstance(self.inner, HttpSuspect):
+            self.inner.on_retry = again
+            labels = self.inner.ask(images, first)
+        else:
+            labels = answers(self.inner, images, self.classes, first)
+        self.log.write("answer", labels=labels.tolist())
+
+    def _check_budget(self, count: int, what: str) -> None:
+        sent = self.log.recorded.sent
+        if self.budget is not None and sent + count > self.budget:
+            raise BudgetError(
+                f"the budget is {self.budget} queries, {sent} were sent, and {what}. Raise the budget, or ask for "
+                "fewer samples."
+            )
 
 
 @dataclass
@@ -46,17 +107,22 @@ class PlannedQueries:
         return len(self.images)
 
 
+def _different(images: Tensor) -> dict[str, int]:
+    """Return the first row of each different image by its digest, in order."""
+    first: dict[str, int] = {}
+    for row, digest in enumerate(image_digests(images)):
+        first.setdefault(digest, row)
+    return first
+
+
 def planned(test: Callable[[Suspect], Any], *, seed: int) -> PlannedQueries:
     """Return what ``test`` would ask, each different image once, shuffled; it must not depend on the answers."""
     rehearsal = _Rehearsal()
     test(rehearsal)
     images = torch.cat(rehearsal.asked)
-    first: dict[str, int] = {}
-    for row, digest in enumerate(image_digests(images)):
-        first.setdefault(digest, row)
-    names, rows = list(first), torch.tensor(list(first.values()))
-    order = torch.randperm(len(rows), generator=generator(seed, "questions"))
-    return PlannedQueries(images[rows[order]], tuple(names[place] for place in order.tolist()))
+    first = list(_different(images).items())
+    order = [first[place] for place in torch.randperm(len(first), generator=generator(seed, "questions")).tolist()]
+    return PlannedQueries(images[[row for _, row in order]], tuple(digest for digest, _ in order))
 
 
 def verify_logged(

@@ -49,13 +49,9 @@ from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.images import Data
 from indelible.keys.codebook import Codebook
-from indelible.keys.samples import WatermarkSamples
 from indelible.nn.head import last_layer, layer_inputs
 from indelible.nn.outputs import logits_of
-from indelible.verification.statistics.codebook import Integers, answer_counts
 
-Ask = Callable[[nn.Module, Tensor], Tensor]
-"""Returns the labels (int64, (N,)) that a model gives to uint8 images (N, C, H, W)."""
 LESSONS = 3
 _STEPS = 100
 _RATE = 0.03
@@ -164,20 +160,3 @@ class Teacher:
             layer_inputs(model, layer, self._taken(part, which))
             for part, which in zip(rows.split(_BATCH), drawn, strict=False)
         ])  # fmt: skip
-
-
-def relearnt_counts(
-    teach: Callable[[Sequence[int]], nn.Module], marks: int, samples: WatermarkSamples, classes: int, ask: Ask
-) -> list[Integers]:
-    """Return N_i(c) of the marks that are asked in each lesson: int64 (marks, C).
-
-    ``samples`` has as many rows of every mark, mark by mark, on carriers that ``teach`` does not use.
-    """
-    by_mark = torch.arange(len(samples)).reshape(marks, -1)
-    found = []
-    for taught, asked in lessons(marks):
-        rows = samples.subset(by_mark[list(asked)].flatten())
-        answers = ask(teach(taught), rows.images)
-        true = None if rows.true is None else rows.true.reshape(len(asked), -1).numpy()
-        found.append(answer_counts(answers.reshape(len(asked), -1).numpy(), true, classes))
-    return found

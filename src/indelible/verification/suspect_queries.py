@@ -1,6 +1,5 @@
-"""One suspect asked with one key: the samples to ask, a count of every query, and what was found."""
+"""One suspect asked with one key: the samples to ask, and a count of every query."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -13,23 +12,6 @@ from indelible.verification.suspects import Suspect, answers
 
 DECOYS = 20
 DECOY_SAMPLES = 1000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """What a procedure found; the fields are those of :class:`indelible.Verdict`."""
-
-    hits: int
-    trials: int
-    p_value: float
-    assumptions: tuple[str, ...]
-    e_value: float | None = None
-    null_rate: float | None = None
-    decoy_rate: float | None = None
-    decoys: int = 0
-    counts: Mapping[str, float] = field(default_factory=dict)
-    table: tuple[tuple[int, ...], ...] = ()
-    drawn: tuple[int, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -60,10 +42,6 @@ class SuspectQueries:
     def hits(self, samples: WatermarkSamples) -> int:
         """Return how many of ``samples`` are hits: answered with their labels, untargeted ones with another class."""
         return int(samples.hits(self.ask(samples.images)).sum())
-
-    def plain(self) -> Tensor:
-        """Return the carriers of the samples without the mark: uint8 (n, C, H, W)."""
-        return self.given_carriers().gather(self.samples.carriers).images.cpu()
 
     def decoy_hits(self, number: int, count: int | None = None) -> tuple[int, int]:
         """Ask samples of decoy ``number``; return how many are hits, and of how many."""
@@ -100,12 +78,11 @@ def asked_samples(
                 f"a key with {key.labels} labels is verified on images that marks are drawn on. Give carriers."
             )
         return key.samples(carriers, purpose="verify", count=queries)
-    whole = embedded if key.fingerprint is None else key.fingerprint.samples
-    if whole is None:
-        if carriers is None:
-            raise InputError("give the embedded samples (embedded=...), or the owner's images as carriers.")
-        whole = key.samples(carriers, purpose="embed")
-    elif key.fingerprint is None and not torch.equal(key.label(whole.images, whole.true), whole.labels):
+    if key.fingerprint is not None or embedded is None:
+        whole = key.questions(carriers, None)
+    elif torch.equal(key.label(embedded.images, embedded.true), embedded.labels):
+        whole = embedded
+    else:
         raise InputError(
             "the samples do not have the labels that this key gives them: they belong to another key, or some of them "
             "were left out or changed. Keyed labels belong to the whole set; give it as it was embedded."

@@ -11,9 +11,10 @@ from indelible.data.augment import Normalization
 from indelible.data.convert import as_data
 from indelible.data.images import Data
 from indelible.keys.key import FRESH, Key, WatermarkSamples
-from indelible.verification.procedures import Procedure, procedure_for
+from indelible.verification.findings import Finding
+from indelible.verification.procedures import procedure_for
 from indelible.verification.statistics.exact_tests import holm
-from indelible.verification.suspect_queries import Finding, SuspectQueries, asked_samples
+from indelible.verification.suspect_queries import SuspectQueries, asked_samples
 from indelible.verification.suspects import as_suspect
 
 _ANSWERS = {
@@ -21,6 +22,14 @@ _ANSWERS = {
     "keyed": "their labels",
     "untargeted": "a class that is not their true one",
     "stored": "their labels",
+}
+_NOTE = " (chance of a hit at most {0.null_rate:.3f})"
+_NOTES = {
+    "decoys": " (its rank among {0.decoys} decoy keys)",
+    "keyed": " (chance of a hit at most {0.null_rate:.3f}; rareness {0.counts[rareness]:.0f} bits)",
+    "references": (
+        " (chance of a hit taken to be at most {0.null_rate:.3f}; reference models: {0.counts[references]})"
+    ),
 }
 
 
@@ -139,10 +148,9 @@ def verify(
     check_is_key(key, Key)
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie between 0 and 1, got {alpha}. Use 1e-6 for a strong claim.")
-    if decoys is not None and decoys < 1:
-        raise InputError(f"decoys must be at least 1, got {decoys}.")
-    if decoy_samples is not None and decoy_samples < 1:
-        raise InputError(f"decoy_samples must be at least 1, got {decoy_samples}.")
+    for name, number in (("decoys", decoys), ("decoy_samples", decoy_samples)):
+        if number is not None and number < 1:
+            raise InputError(f"{name} must be at least 1, got {number}.")
     procedure = procedure_for(test, key)
     if key.labels == "keyed" and embedded is None:
         # Any other images would have other labels, and the answer would be a wrong "not shown".
@@ -157,16 +165,14 @@ def verify(
     )  # fmt: skip
     found = procedure.run(asked)
     ba = asked.accuracy() if accuracy and images is not None else None
-    wsr_embedded = None
-    if embedded is not None and key.labels in FRESH:
-        wsr_embedded = asked.hits(embedded) / len(embedded)
-    owned, binding = found.p_value <= alpha, _binding(key, images)
-    counted = {one.name: getattr(found, one.name) for one in fields(found) if one.name != "assumptions"}
+    own = None if embedded is None or key.labels not in FRESH else asked.hits(embedded) / len(embedded)
+    owned, (binding, assumed, free) = found.p_value <= alpha, _origin(key, images)
+    assumptions = ("the key was fixed before the suspect was seen", *found.assumptions, *([assumed] if assumed else []))
     return Verdict(
-        **counted, owned=owned, wsr=found.hits / found.trials, alpha=alpha, queries=asked.queries,
-        test=procedure.title, procedure=procedure.name, labels=key.labels, ba=ba, wsr_embedded=wsr_embedded,
-        binding=binding, key=key.digest, assumptions=_assumptions(key, found, binding),
-        sentence=_sentence(owned, found, procedure, key),
+        **{**vars(found), "assumptions": assumptions}, owned=owned, wsr=found.hits / found.trials, alpha=alpha,
+        queries=asked.queries, test=procedure.title, procedure=procedure.name, labels=key.labels, ba=ba,
+        wsr_embedded=own, binding=binding, key=key.digest,
+        sentence=_sentence(owned, found, procedure.name, key, free),
     )  # fmt: skip
 
 
@@ -187,70 +193,51 @@ def corrected(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
     return tuple(made)
 
 
-def _free_choice(key: Key) -> str | None:
-    """Return what a forger could have chosen about the key, None if nothing."""
+def _origin(key: Key, carriers: Data | None) -> tuple[str, str, str]:
+    """Return who could have chosen what was asked, what that assumes, and what a forger could choose; or empty text."""
+    found = "key", "", ""
     if key.fingerprint is not None:
-        return (
+        free = (
             "queries and labels of a fingerprint are found by optimisation, and anybody can find such ones that many "
             "independent models answer alike: it is forgeable"
         )
-    if key.scheme == "paper":
-        return "the mark is the paper's public one"
-    if key.kind == "unrelated" and key.pool is not None and key.labels == "fixed":
-        return "whoever made the key chose the second data set, and any model may know its images as the target class"
-    return None
+        found = "none", "", free
+    elif key.scheme == "paper":
+        public = "the mark is the paper's public one"
+        found = "none", f"{public}: anybody could claim it, so it proves nothing by itself", public
+    elif key.kind == "unrelated" and key.pool is not None and key.labels == "fixed":
+        free = "whoever made the key chose the second data set, and any model may know its images as the target class"
+        foreign = "decoys are generated images: the second data set is assumed to be as foreign to the model"
+        found = "none", foreign, free
+    elif key.labels == "codebook" and key.kind != "unrelated":
+        found = "auditor", "the carriers were not chosen by whoever made the key: the auditor brought them", ""
+        if carriers is not None and key.is_bound_to(carriers):
+            found = "carriers", "", ""
+    return found
 
 
-def _binding(key: Key, carriers: Data | None) -> str:
-    """Return who could have chosen what the suspect was asked; see :class:`Verdict`."""
-    if _free_choice(key) is not None:
-        return "none"
-    if key.labels != "codebook" or key.kind == "unrelated":
-        return "key"
-    return "carriers" if carriers is not None and key.is_bound_to(carriers) else "auditor"
-
-
-def _assumptions(key: Key, found: Finding, binding: str) -> tuple[str, ...]:
-    common = ("the key was fixed before the suspect was seen", *found.assumptions)
-    if binding == "auditor":
-        return (*common, "the carriers were not chosen by whoever made the key: the auditor brought them")
-    if key.scheme == "paper":
-        return (*common, "the mark is the paper's public one: anybody could claim it, so it proves nothing by itself")
-    if key.fingerprint is None and _free_choice(key) is not None:
-        return (*common, "decoys are generated images: the second data set is assumed to be as foreign to the model")
-    return common
-
-
-def _sentence(owned: bool, found: Finding, procedure: Procedure, key: Key) -> str:
+def _sentence(owned: bool, found: Finding, test: str, key: Key, free: str) -> str:
     what, stranger = "watermark", "A model that never saw the key"
     if key.fingerprint is not None:
         what, stranger = "fingerprint", "An independent model that is like the reference models"
     chance = f"{stranger} does as well with probability at most {found.p_value:.1g}"
     if found.p_value >= 0.5:
         chance = f"{stranger} may do as well more than 50 % of the time"
-    note = "" if found.null_rate is None else f" (chance of a hit at most {found.null_rate:.3f})"
-    if "rareness" in found.counts:
-        note = f" (chance of a hit at most {found.null_rate:.3f}; rareness {found.counts['rareness']:.0f} bits)"
-    if procedure.name == "decoys":
-        note = f" (its rank among {found.decoys} decoy keys)"
-    if procedure.name == "references":
-        models = found.counts["references"]
-        note = f" (chance of a hit taken to be at most {found.null_rate:.3f}; reference models: {models})"
     if key.labels == "codebook":
         marks, copies = f"{found.counts['marks']:.0f}", ""
-        if found.counts["marks"] < (key.marks or 0):
+        if test == "relearning" and found.counts["marks"] < (key.marks or 0):
             marks, copies = f"{marks} other", "after copies of the suspect were taught some marks, "
         counted = (
             f"{copies}{found.counts['held']:.0f} of {marks} marks are answered with their secret class "
             f"({found.hits} of {found.trials} answers). {chance}."
         )
     else:
-        answer = _ANSWERS[key.labels]
-        counted = f"{found.hits} of {found.trials} samples of the key were answered with {answer}. {chance}{note}."
+        counted = f"{found.hits} of {found.trials} samples of the key were answered with {_ANSWERS[key.labels]}. "
+        note = _NOTES.get(test, "" if found.null_rate is None else _NOTE)
+        counted += f"{chance}{note.format(found)}."
     if not owned:
         return f"Not shown to be derived from the owner's model: {counted} That does not prove that it is independent."
-    free = _free_choice(key)
-    weight = "" if free is None else f" It carries no weight against forgery: {free}."
+    weight = f" It carries no weight against forgery: {free}." if free else ""
     return (
         f"Derived from a model that carries this key's {what}: {counted} It does not show who made the key, nor "
         f"when; that takes a commitment dated before the dispute.{weight}"

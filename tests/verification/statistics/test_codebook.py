@@ -17,12 +17,12 @@ from indelible.verification.statistics.codebook import (
     Integers,
     answer_counts,
     codebook_p_value,
-    codebook_p_values,
     codebook_scores,
     held_marks,
     sequential_factor,
     smallest_p_value,
 )
+from many_draws import codebook_p_values
 
 
 def integers(rows: list[list[int]] | list[int]) -> Integers:

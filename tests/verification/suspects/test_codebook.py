@@ -92,6 +92,7 @@ def test_one_carrier_a_mark_is_enough() -> None:
 def test_mark_by_mark_stops_early() -> None:
     suspect = Direct()
     verdict = indelible.verify(suspect, KEY, CARRIERS, test="sequential", **OPTIONS)
+    assert "taught" not in verdict.sentence  # it stopped early; no copy was trained
     assert verdict.owned
     assert verdict.queries == suspect.asked < 16 * 20
     assert verdict.queries % 20 == 0, "never inside a mark"

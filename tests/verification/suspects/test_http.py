@@ -17,10 +17,9 @@ import indelible
 from indelible.base.errors import IndelibleError, InputError
 from indelible.data.download import UnreachableError
 from indelible.keys.key import Key
-from indelible.verification.careful_queries import planned
+from indelible.verification.careful_queries import BudgetError, planned
 from indelible.verification.suspects import (
     BadAnswerError,
-    BudgetError,
     HttpSuspect,
     Persistence,
     image_digests,

@@ -11,8 +11,9 @@ from indelible.base.errors import InputError
 from indelible.cli import parser
 from indelible.cli.options import asked_suspect
 from indelible.data.download import UnreachableError
+from indelible.verification.careful_queries import LoggedSuspect
 from indelible.verification.suspects import BadAnswerError, HttpSuspect, Persistence, Preprocessing, open_suspect
-from indelible.verification.suspects.log import LoggedSuspect, QueryLog
+from indelible.verification.suspects.log import QueryLog
 from indelible.verification.suspects.oip import OpenInference, declared_layout
 from tests.conftest import SHAPE, stripes
 from tests.verification.suspects.servers import Recorded, playing

@@ -78,65 +78,36 @@ def codebook_scores(counts: Integers) -> Integers:
 
 def codebook_p_value(scores: Integers, drawn: Integers) -> float:
     """Return the exact p-value of the drawn classes (int64, (K,)), for scores S_i(c) (int64, (K, C))."""
-    losses = _losses(scores)
-    most = int(losses[np.arange(len(losses)), _checked(drawn[None], scores)[0]].sum())
-    ways, width = _ways(losses, most)
-    return _added(ways, width) / _total(scores)
-
-
-def codebook_p_values(scores: Integers, draws: Integers) -> npt.NDArray[np.float64]:
-    """Return the exact p-value of each of many draws (int64, (M, K)) for the same answers: float64 (M,)."""
-    losses = _losses(scores)
-    lost = losses[np.arange(len(losses)), _checked(draws, scores)].sum(1)
-    ways, width = _ways(losses, int(lost.max()))
-    field, total, running = (1 << width) - 1, _total(scores), 0
-    found: dict[int, float] = {}
-    place = 0
-    for loss in np.unique(lost).tolist():
-        # Add the fields up to this loss; those below it were added before.
-        piece = (ways >> place * width) & ((1 << (loss + 1 - place) * width) - 1)
-        running, place = running + _added(piece, width), loss + 1
-        found[loss] = (running & field) / total
-    return np.array([found[loss] for loss in lost.tolist()])
-
-
-def _checked(draws: Integers, scores: Integers) -> Integers:
     marks, classes = (int(side) for side in scores.shape)
-    if draws.shape[1:] != (marks,) or draws.min() < 0 or draws.max() >= classes:
-        raise InputError(f"{marks} marks need as many classes from 0 to {classes - 1}, got {draws[0].tolist()}.")
-    return draws
+    if drawn.shape != (marks,) or drawn.min() < 0 or drawn.max() >= classes:
+        raise InputError(f"{marks} marks need as many classes from 0 to {classes - 1}, got {drawn.tolist()}.")
+    losses = class_losses(scores)
+    ways, width = loss_counts(losses, int(losses[np.arange(marks), drawn].sum()))
+    # Halve the number of fields until one is left: adding fields cannot overflow, since their sum fits.
+    fields = max(1, -(-ways.bit_length() // width))
+    while fields > 1:
+        half = -(-fields // 2)
+        ways, fields = (ways & (1 << half * width) - 1) + (ways >> half * width), half
+    draws: int = classes**marks
+    return ways / draws
 
 
-def _losses(scores: Integers) -> Integers:
+def class_losses(scores: Integers) -> Integers:
     """Return how much every class falls short of the best one of its row, in the largest unit that fits all."""
     losses: Integers = scores.max(1)[:, None] - scores
     return losses // max(1, int(np.gcd.reduce(losses, axis=None)))
 
 
-def _total(scores: Integers) -> int:
-    total: int = int(scores.shape[1]) ** int(scores.shape[0])
-    return total
-
-
-def _ways(losses: Integers, most: int) -> tuple[int, int]:
+def loss_counts(losses: Integers, most: int) -> tuple[int, int]:
     """Return in how many ways the losses add up to 0, 1, .. ``most``: one field each of an integer, and its width."""
-    width = _total(losses).bit_length()
+    marks, classes = (int(side) for side in losses.shape)
+    width = int(classes**marks).bit_length()
     kept = (1 << (most + 1) * width) - 1
     ways = 1
     for row in losses.tolist():
         terms = Counter(loss for loss in row if loss <= most)
         ways = sum(number * (ways << loss * width) for loss, number in terms.items()) & kept
     return ways, width
-
-
-def _added(ways: int, width: int) -> int:
-    """Add up all fields; their sum fits into one."""
-    # Halve the number of fields until one is left: adding fields cannot overflow, since their sum fits.
-    fields = max(1, -(-ways.bit_length() // width))
-    while fields > 1:
-        half = -(-fields // 2)
-        ways, fields = (ways & (1 << half * width) - 1) + (ways >> half * width), half
-    return ways
 
 
 def smallest_p_value(classes: int, marks: int) -> float:

@@ -31,7 +31,7 @@ no difference to the model, a carrier's answer becomes a hit, or stops being one
     p = P[Bin(gained + lost, 1/2) >= gained]
 
 A model that favours the target class gains nothing. But an unmarked model may well react to *any* text or noise: a
-small p alone shows that this mark does something, not that it was taught. So ``paired_test`` also asks decoys.
+small p alone shows that this mark does something, not that it was taught. So ``paired_finding`` also asks decoys.
 
 **Rank among decoys.** A decoy key is derived as the key is, from another secret. To a model that never saw the key, all
 N + 1 are exchangeable, and every rank of the key's hits is equally likely. Ties count against it.
@@ -55,10 +55,8 @@ valid whatever the earlier ones gave.
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from scipy.special import betainc, betainccinv, gammaincc
-from torch import Tensor
 
 from indelible.base.errors import InputError
 
@@ -124,41 +122,6 @@ def mcnemar(gained: int, lost: int) -> float:
     if gained < 0 or lost < 0:
         raise InputError(f"{gained} gained and {lost} lost are not counts.")
     return 1.0 if gained + lost == 0 else binomial_tail(gained, gained + lost, 0.5)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Paired:
-    """What the same carriers show with and without the mark, and with the decoys' marks.
-
-    ``gained`` and ``lost`` are hits with the mark only and without it only; ``free`` are the carriers that are no hit
-    without a mark, those that a mark can win over; the rates are shares of them. ``p_value`` is the larger of both
-    tests'.
-    """
-
-    hits: int
-    trials: int
-    gained: int
-    lost: int
-    free: int
-    mcnemar_p: float
-    null_rate: float
-    decoy_rate: float | None
-    p_value: float
-
-
-def paired_test(before: Tensor, after: Tensor, decoys: Sequence[Tensor], miss: float) -> Paired:
-    """Compare hits (bool, (n,)) without a mark, with the key's and with each decoy's; both tests must reject."""
-    gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
-    free = int((~before).sum())
-    won = [int((one & ~before).sum()) for one in decoys]
-    bounded, null_rate = 1.0, 1.0
-    if free > 0:  # else all carriers are hits as they are, and nothing can be shown
-        bounded, null_rate = bounded_binomial(gained, free, [(count, free) for count in won], miss)
-    sign = mcnemar(gained, lost)
-    return Paired(
-        hits=int(after.sum()), trials=len(after), gained=gained, lost=lost, free=free, mcnemar_p=sign,
-        null_rate=null_rate, decoy_rate=max(won) / free if free else None, p_value=max(bounded, sign),
-    )  # fmt: skip
 
 
 def rank_p_value(hits: int, decoys: Sequence[int]) -> float:

@@ -2,7 +2,7 @@
 
 from indelible.data.digests import image_digests
 from indelible.verification.suspects.http import HttpSuspect, Persistence
-from indelible.verification.suspects.log import BudgetError, read_log
+from indelible.verification.suspects.log import read_log
 from indelible.verification.suspects.open_suspect import open_suspect
 from indelible.verification.suspects.outputs import BadAnswerError
 from indelible.verification.suspects.predictions import PredictionFile
@@ -20,7 +20,6 @@ __all__ = [
     "SUSPECTS",
     "AddressedSuspect",
     "BadAnswerError",
-    "BudgetError",
     "HttpSuspect",
     "ModuleSuspect",
     "Persistence",

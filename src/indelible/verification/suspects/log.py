@@ -19,7 +19,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,14 +32,9 @@ from torch import Tensor
 from indelible.base.checks import is_hash
 from indelible.base.errors import DamagedFileError, InputError, StorageError
 from indelible.base.files import canonical_json
-from indelible.base.progress import Progress
 from indelible.data.digests import image_digests
-from indelible.verification.suspects.http import HttpSuspect
-from indelible.verification.suspects.outputs import BadAnswerError
-from indelible.verification.suspects.suspect import Suspect, answers
 
 _FORMAT = 1
-_BATCH = 32
 
 
 @dataclass
@@ -61,10 +56,15 @@ class Recorded:
     head: str = "0" * 64
     size: int = 0
     lines: int = 0
-    _asked: list[str] | None = None
+    _asked: list[str] = field(default_factory=list)
 
-    def _fail(self, why: str) -> DamagedFileError:
-        return DamagedFileError(f"{self.name}, line {self.lines + 1}: {why}. The log was altered, or is not a log.")
+    def predict(self, images: Tensor) -> Tensor:
+        """Return the label of each image; all of them must have been answered."""
+        return torch.tensor([self.answers[digest] for digest in image_digests(images)], dtype=torch.int64)
+
+    def _need(self, holds: bool, why: str) -> None:
+        if not holds:
+            raise DamagedFileError(f"{self.name}, line {self.lines + 1}: {why}. The log was altered, or is not a log.")
 
     def read(self, line: bytes) -> None:
         """Check the next line, and take it into account."""
@@ -72,57 +72,54 @@ class Recorded:
             entry = json.loads(line)
             same = isinstance(entry, dict) and canonical_json(entry) == line
         except (ValueError, RecursionError) as error:
-            raise self._fail(f"not JSON ({error!s:.80})") from error
-        if not same:
-            raise self._fail("not a JSON object in canonical form")
-        if entry.get("prev") != self.head:
-            raise self._fail("it does not continue the line before it")
+            same, entry = False, str(error)
+        self._need(same, f"not a JSON object in canonical form ({entry!s:.80})")
+        self._need(entry.get("prev") == self.head, "it does not continue the line before it")
         event = entry.get("event")
-        if (event == "start") != (self.lines == 0):
-            raise self._fail("the event 'start' belongs to the first line and to no other")
+        self._need((event == "start") == (self.lines == 0), "'start' belongs to the first line and to no other")
         if event == "start":
             self._start(entry)
         elif event == "ask":
             self._ask(entry)
-        elif event in {"retry", "answer"}:
-            if self._asked is None or entry.get("request") != self.requests - 1:
-                raise self._fail(f"an event {event!r} without its question")
+        else:
+            self._need(event in {"retry", "answer"}, f"unknown event {event!r:.40}")
+            follows = bool(self._asked) and entry.get("request") == self.requests - 1
+            self._need(follows, f"an event {event!r} without its question")
             if event == "retry":
                 self.sent += len(self._asked)
             else:
                 self._answer(entry)
-        else:
-            raise self._fail(f"unknown event {event!r:.40}")
         self.head = hashlib.sha256(line).hexdigest()
         self.size += len(line) + 1
         self.lines += 1
 
     def _start(self, entry: Mapping[str, Any]) -> None:
-        if entry.get("format") != _FORMAT:
-            raise self._fail(f"format {entry.get('format')!r:.20}, this version reads {_FORMAT}")
+        known = entry.get("format") == _FORMAT
+        self._need(known, f"format {entry.get('format')!r:.20}, this version reads {_FORMAT}")
         classes, suspect, about = (entry.get(name) for name in ("classes", "suspect", "about"))
         if type(classes) is not int or classes < 2 or not isinstance(suspect, dict) or not isinstance(about, dict):
-            raise self._fail("it does not say who is asked and for how many classes")
-        self.classes, self.suspect, self.about = classes, suspect, about
+            self._need(False, "it does not say who is asked and for how many classes")
+        else:
+            self.classes, self.suspect, self.about = classes, suspect, about
 
     def _ask(self, entry: Mapping[str, Any]) -> None:
         images = entry.get("images")
         if not isinstance(images, list) or not images or not all(map(is_hash, images)):
-            raise self._fail("a question without digests of images")
-        if entry.get("request") != self.requests or len(set(images)) != len(images):
-            raise self._fail("questions are not numbered one after the other, or one holds an image twice")
-        if any(one in self.answers for one in images):
-            raise self._fail("an image that was answered already is asked again")
+            images = []
+        self._need(bool(images), "a question without digests of images")
+        once = entry.get("request") == self.requests and len(set(images)) == len(images)
+        self._need(once, "questions are not numbered one after the other, or one holds an image twice")
+        self._need(self.answers.keys().isdisjoint(images), "an image that was answered already is asked again")
         self._asked, self.requests, self.sent = images, self.requests + 1, self.sent + len(images)
 
     def _answer(self, entry: Mapping[str, Any]) -> None:
         labels = entry.get("labels")
-        if self._asked is None or not isinstance(labels, list) or len(labels) != len(self._asked) or not all(
-            type(label) is int and 0 <= label < self.classes for label in labels
-        ):  # fmt: skip
-            raise self._fail("an answer is not one label 0..classes - 1 for each image")
+        if not isinstance(labels, list) or not all(type(one) is int and 0 <= one < self.classes for one in labels):
+            labels = []
+        whole = len(labels) == len(self._asked)
+        self._need(whole, "an answer is not one label 0..classes - 1 for each image")
         self.answers.update(zip(self._asked, labels, strict=True))
-        self._asked = None
+        self._asked = []
 
 
 def parse_log(content: bytes, name: str = "the query log", *, torn: bool = False) -> Recorded:
@@ -159,7 +156,7 @@ class QueryLog:
         self, path: str | Path, *, classes: int, suspect: Mapping[str, Any], about: Mapping[str, Any]
     ) -> None:  # fmt: skip
         self.path = Path(path)
-        self._start = {"event": "start", "format": _FORMAT, "classes": classes, "suspect": suspect, "about": about}
+        self._session = {"classes": classes, "suspect": suspect, "about": about}
         self.recorded = Recorded(str(path))
         self._handle: IO[bytes] | None = None
 
@@ -178,8 +175,13 @@ class QueryLog:
             self.recorded = parse_log(content, str(self.path), torn=True)
             self._handle.truncate(self.recorded.size)
             if self.recorded.lines == 0:
-                self._append(self._start)
-            self._check_same()
+                self.write("start", format=_FORMAT, **self._session)
+            for name, value in self._session.items():
+                if canonical_json(getattr(self.recorded, name)) != canonical_json(value):
+                    raise InputError(
+                        f"{self.path} is the log of another session: its {name} differ. Name another log, or give the "
+                        "same command to continue."
+                    )
         except BaseException:
             self.close()
             raise
@@ -195,23 +197,13 @@ class QueryLog:
                 self._handle.close()
             self._handle = None
 
-    def ask(self, images: Sequence[str]) -> None:
-        """Write down that images are about to be sent."""
-        self._append({"event": "ask", "request": self.recorded.requests, "images": list(images)})
-
-    def retry(self, cause: str) -> None:
-        """Write down that the last question is about to be sent again."""
-        self._append({"event": "retry", "request": self.recorded.requests - 1, "cause": cause[:200]})
-
-    def answer(self, labels: Sequence[int]) -> None:
-        """Write down the answers to the last question."""
-        self._append({"event": "answer", "request": self.recorded.requests - 1, "labels": list(labels)})
-
-    def _append(self, entry: Mapping[str, Any]) -> None:
+    def write(self, event: str, **fields: Any) -> None:
+        """Write down what is about to be asked (``images``), asked again (``cause``), or the answer (``labels``)."""
         if self._handle is None:
             raise InputError("a query log is open only inside its `with` block.")
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        line = canonical_json({**entry, "time": now, "prev": self.recorded.head})
+        number = {} if event == "start" else {"request": self.recorded.requests - (event != "ask")}
+        line = canonical_json({"event": event, **number, **fields, "time": now, "prev": self.recorded.head})
         self.recorded.read(line)  # what cannot be read back is never written
         try:
             self._handle.write(line + b"\n")
@@ -219,85 +211,6 @@ class QueryLog:
             os.fsync(self._handle.fileno())
         except OSError as error:
             raise StorageError(f"cannot write the query log {self.path}: {error.strerror}.") from error
-
-    def _check_same(self) -> None:
-        for name in ("classes", "suspect", "about"):
-            if canonical_json(getattr(self.recorded, name)) != canonical_json(self._start[name]):
-                raise InputError(
-                    f"{self.path} is the log of another session: its {name} differ. Name another log, or give the "
-                    "same command to continue."
-                )
-
-
-class BudgetError(InputError):
-    """More queries are needed than may be asked."""
-
-
-class LoggedSuspect:
-    """Answers from the log where it can, and asks where it must.
-
-    ``budget`` is how many images may be sent in all, over all sessions and retries; None for no limit.
-    """
-
-    def __init__(self, inner: Suspect, log: QueryLog, *, classes: int, budget: int | None = None) -> None:
-        self._inner, self._log, self._classes, self._budget = inner, log, classes, budget
-        self._batch = inner.batch if isinstance(inner, HttpSuspect) else _BATCH
-
-    def missing(self, images: Tensor) -> Tensor:
-        """Return the rows of ``images`` that the log has no answer to, each different image once: int64."""
-        seen = set(self._log.recorded.answers)
-        rows = []
-        for row, digest in enumerate(image_digests(images)):
-            if digest not in seen:
-                seen.add(digest)
-                rows.append(row)
-        return torch.tensor(rows, dtype=torch.int64)
-
-    def ask_all(self, images: Tensor) -> None:
-        """Ask what is missing, in the order of ``images``, if the budget suffices; retries may use it up later."""
-        rows = self.missing(images)
-        self._check_budget(len(rows), f"{len(rows)} images are still to be asked")
-        with Progress("asking the suspect", len(rows)) as bar:
-            for part in torch.split(rows, self._batch):
-                if len(part):
-                    self._ask(images[part])
-                    bar.advance(len(part))
-
-    def predict(self, images: Tensor) -> Tensor:
-        """Return the label of each image."""
-        self.ask_all(images)
-        known = self._log.recorded.answers
-        return torch.tensor([known[digest] for digest in image_digests(images)], dtype=torch.int64)
-
-    def _ask(self, images: Tensor) -> None:
-        first = len(self._log.recorded.answers)
-        self._check_budget(len(images), f"query {first} is next")
-        self._log.ask(image_digests(images))
-        labels = self._labels(images, first)
-        self._log.answer(labels.tolist())
-
-    def _labels(self, images: Tensor, first: int) -> Tensor:
-        if isinstance(self._inner, HttpSuspect):
-            self._inner.on_retry = lambda cause: self._again(cause, len(images), first)
-            return self._inner.ask(images, first)
-        try:
-            return answers(self._inner, images, self._classes)
-        except BadAnswerError:
-            raise
-        except InputError as error:
-            raise BadAnswerError(f"among the {len(images)} queries from number {first} on: {error}") from error
-
-    def _again(self, cause: str, count: int, first: int) -> None:
-        self._check_budget(count, f"query {first} would be sent again ({cause})")
-        self._log.retry(cause)
-
-    def _check_budget(self, count: int, what: str) -> None:
-        sent = self._log.recorded.sent
-        if self._budget is not None and sent + count > self._budget:
-            raise BudgetError(
-                f"the budget is {self._budget} queries, {sent} were sent, and {what}. Raise the budget, or ask for "
-                "fewer samples."
-            )
 
 
 def description(suspect: Any) -> Mapping[str, Any]:

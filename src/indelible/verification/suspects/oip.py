@@ -87,7 +87,10 @@ class OpenInference:
         """
         inputs, outputs = self._listed(metadata, "inputs"), self._listed(metadata, "outputs")
         made = self if not inputs else self._with_input(inputs, layout_given=layout_given)
-        made = replace(made, input=made.input or DEFAULT_INPUT, output=self._output_of(outputs))
+        output, names = self.output, [str(found["name"]) for found in outputs]
+        if names:
+            output = self._named(names, output, "output", "--output")
+        made = replace(made, input=made.input or DEFAULT_INPUT, output=output)
         if shape is not None:
             made.check_sides(made.preprocessing.shape_of(shape))
         return made
@@ -103,14 +106,7 @@ class OpenInference:
 
     def _with_input(self, inputs: Sequence[Mapping[str, Any]], *, layout_given: bool) -> "OpenInference":
         names = [str(found["name"]) for found in inputs]
-        if self.input is None and len(names) != 1:
-            raise InputError(
-                f"{self.model} has the inputs {', '.join(names)}: name the one that takes the images "
-                "(--input-name, in Python input_name)."
-            )
-        name = names[0] if self.input is None else self.input
-        if name not in names:
-            raise InputError(f"{self.model} has no input {name!r}, it declares: {', '.join(names)}.")
+        name = self._named(names, self.input, "input", "--input-name")
         found = inputs[names.index(name)]
         if found.get("datatype") != DATATYPES[self.preprocessing.dtype]:
             raise InputError(
@@ -151,15 +147,15 @@ class OpenInference:
             )
         return sides[1:], 1 if sides[0] == 1 else None
 
-    def _output_of(self, outputs: Sequence[Mapping[str, Any]]) -> str | None:
-        names = [str(found["name"]) for found in outputs]
-        if names and self.output is None and len(names) != 1:
-            raise InputError(
-                f"{self.model} has the outputs {', '.join(names)}: name the one with labels or scores (--output)."
-            )
-        if names and self.output is not None and self.output not in names:
-            raise InputError(f"{self.model} has no output {self.output!r}, it declares: {', '.join(names)} (--output).")
-        return names[0] if names and self.output is None else self.output
+    def _named(self, names: Sequence[str], given: str | None, what: str, option: str) -> str:
+        """Return the name that was given, or the only one that is declared."""
+        if given is None and len(names) == 1:
+            return names[0]
+        if given is None:
+            raise InputError(f"{self.model} has the {what}s {', '.join(names)}: name the one to use ({option}).")
+        if given not in names:
+            raise InputError(f"{self.model} has no {what} {given!r}, it declares: {', '.join(names)} ({option}).")
+        return given
 
     def check_sides(self, sides: Sequence[int]) -> None:
         """Refuse images that do not have the declared sides, all in the layout that is sent."""

@@ -70,18 +70,13 @@ def labels_of(output: np.ndarray[Any, np.dtype[Any]], *, count: int, classes: in
             f"{count} images were asked from query {first} on, but the answer has the shape {output.shape}: "
             "one row for each image was expected."
         )
-    if output.ndim == 1 or (output.ndim == 2 and output.shape[1] == 1):
-        return _labels(output.reshape(count), classes, first)
-    if output.ndim != 2 or output.shape[1] != classes:
+    single = output.ndim == 1 or (output.ndim == 2 and output.shape[1] == 1)
+    if not single and (output.ndim != 2 or output.shape[1] != classes):
         raise BadAnswerError(
             f"the answer to query {first} has the shape {output.shape[1:]}, but the key knows {classes} classes. "
             "The suspect is a model of another task, or another output of it was named."
         )
-    _check_finite(output, first)
-    return torch.from_numpy(output.argmax(1).astype(np.int64))
-
-
-def _check_finite(rows: np.ndarray[Any, np.dtype[Any]], first: int) -> None:
+    rows = output.reshape(count, -1)
     for number in (~np.isfinite(rows)).any(1).nonzero()[0][:1].tolist():
         short = ", ".join(f"{value:.3g}" for value in rows[number][:4])
         raise BadAnswerError(
@@ -89,18 +84,21 @@ def _check_finite(rows: np.ndarray[Any, np.dtype[Any]], first: int) -> None:
             "writes NaN as null). The model is damaged, or its input is not what it was trained on: check the "
             "pre-processing."
         )
-
-
-def _labels(output: np.ndarray[Any, np.dtype[Any]], classes: int, first: int) -> Tensor:
-    _check_finite(output[:, None], first)
-    for number in (output != np.round(output)).nonzero()[0][:1].tolist():
+    if not single:
+        return torch.from_numpy(rows.argmax(1).astype(np.int64))
+    for number in (rows != np.round(rows)).nonzero()[0][:1].tolist():
         raise BadAnswerError(
-            f"the answer to query {first + number} is the single number {output[number]:g}: neither a label (a whole "
+            f"the answer to query {first + number} is the single number {rows[number, 0]:g}: neither a label (a whole "
             f"number, 0..{classes - 1}) nor one score for each of {classes} classes."
         )
-    for number in ((output < 0) | (output >= classes)).nonzero()[0][:1].tolist():
+    return known_labels(rows[:, 0], classes, first)
+
+
+def known_labels(labels: np.ndarray[Any, np.dtype[Any]], classes: int, first: int) -> Tensor:
+    """Return whole numbers as labels (int64, (N,)); refuse one that is no class of the key."""
+    for number in ((labels < 0) | (labels >= classes)).nonzero()[0][:1].tolist():
         raise BadAnswerError(
-            f"the suspect answered class {output[number]:g} to query {first + number}, but the key knows "
+            f"the suspect answered class {labels[number]:g} to query {first + number}, but the key knows "
             f"0..{classes - 1}. It is a model of another task, or its classes are numbered otherwise."
         )
-    return torch.from_numpy(output.astype(np.int64))
+    return torch.from_numpy(labels.astype(np.int64))

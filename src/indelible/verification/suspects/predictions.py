@@ -13,7 +13,7 @@ the largest counts.
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,42 +67,39 @@ class PredictionFile:
             return dict(recorded.answers)
         try:
             text = content.decode()
-            rows = self._csv(text) if self.path.suffix == ".csv" else self._lines(text)
+            rows = list(self._csv(text) if self.path.suffix == ".csv" else self._lines(text))
         except (UnicodeDecodeError, csv.Error, RecursionError) as error:
             raise DamagedFileError(f"{self.path} is not a table of predictions ({error!s:.100}).") from error
         found: dict[str, int] = {}
         for number, (digest, answer) in enumerate(rows):
-            if not is_hash(digest):
-                raise DamagedFileError(f"{self.path}: prediction {number} must name an image by its SHA-256.")
-            if digest in found:
-                raise DamagedFileError(f"{self.path}: prediction {number} is a second one for {digest[:16]}...")
+            self._need(is_hash(digest), number, "must name an image by its SHA-256")
+            self._need(digest not in found, number, f"is a second one for {digest[:16]}...")
             label = labels_of(as_array([answer], first=number), count=1, classes=classes, first=number)
             found[digest] = int(label[0])
         return found
 
-    def _csv(self, text: str) -> list[tuple[Any, Any]]:
-        table = list(csv.reader(io.StringIO(text), strict=True))
-        if not table or not table[0] or table[0][0] != "digest" or len(table[0]) < 2:
-            raise DamagedFileError(f"{self.path} must start with the line digest,label or digest,p0,p1,...")
-        rows: list[tuple[Any, Any]] = []
-        for number, row in enumerate(table[1:]):
-            if len(row) != len(table[0]):
-                raise DamagedFileError(f"{self.path}: prediction {number} has {len(row)} columns.")
-            try:
-                rows.append((row[0], [float(value) for value in row[1:]]))
-            except ValueError as error:
-                raise DamagedFileError(f"{self.path}: prediction {number} is not a number ({error!s:.60}).") from error
-        return rows
+    def _need(self, holds: bool, number: int, why: str) -> None:
+        if not holds:
+            raise DamagedFileError(f"{self.path}: prediction {number} {why}.")
 
-    def _lines(self, text: str) -> list[tuple[Any, Any]]:
-        rows: list[tuple[Any, Any]] = []
+    def _csv(self, text: str) -> Iterator[tuple[Any, Any]]:
+        head, *rows = list(csv.reader(io.StringIO(text), strict=True)) or [[]]
+        if len(head) < 2 or head[0] != "digest":
+            raise DamagedFileError(f"{self.path} must start with the line digest,label or digest,p0,p1,...")
+        for number, row in enumerate(rows):
+            self._need(len(row) == len(head), number, f"has {len(row)} columns")
+            try:
+                yield row[0], [float(value) for value in row[1:]]
+            except ValueError as error:
+                self._need(False, number, f"is not a number ({error!s:.60})")
+
+    def _lines(self, text: str) -> Iterator[tuple[Any, Any]]:
         for number, line in enumerate(text.splitlines()):
             try:
                 entry = json.loads(line)
             except ValueError as error:
-                raise DamagedFileError(f"{self.path}: prediction {number} is not JSON ({error!s:.60}).") from error
+                entry = None
+                self._need(False, number, f"is not JSON ({error!s:.60})")
             answer = entry.get("label", entry.get("scores")) if isinstance(entry, dict) else None
-            if answer is None:
-                raise DamagedFileError(f"{self.path}: prediction {number} has neither label nor scores.")
-            rows.append((entry.get("digest"), answer))
-        return rows
+            self._need(answer is not None, number, "has neither label nor scores")
+            yield entry.get("digest"), answer

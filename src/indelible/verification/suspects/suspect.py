@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from indelible.base.checks import check_module
@@ -14,6 +13,7 @@ from indelible.base.registry import MethodRegistry
 from indelible.data.augment import Normalization
 from indelible.nn.layers import check_finite
 from indelible.train.evaluate import predict
+from indelible.verification.suspects.outputs import known_labels
 
 SUSPECTS = MethodRegistry(
     "scheme of a suspect", group="indelible.suspects",
@@ -30,7 +30,7 @@ class Suspect(Protocol):
         ...
 
 
-class AddressedSuspect:
+class AddressedSuspect(Suspect):
     """Base of suspects that other packages add: ``open_suspect("NAME://...")`` opens the class of that name.
 
     It is registered by ``@SUSPECTS.register(name="NAME")``, or by an entry point of the group ``indelible.suspects``.
@@ -39,10 +39,6 @@ class AddressedSuspect:
     @classmethod
     def open(cls, place: str, *, classes: int, **options: Any) -> Self:
         """Return the suspect at an address; ``options`` are those of :func:`indelible.open_suspect` that were given."""
-        raise NotImplementedError
-
-    def predict(self, images: Tensor) -> Tensor:
-        """Return a label (int64, (N,)) for each of ``images`` (uint8, (N, C, H, W))."""
         raise NotImplementedError
 
 
@@ -80,34 +76,25 @@ def as_suspect(suspect: Any, *, normalize: Normalization | None = None) -> Suspe
     )
 
 
-def answers(suspect: Suspect, images: Tensor, classes: int) -> Tensor:
-    """Ask, and check every answer: a bad answer is an error with the query's number, never a miss."""
+def answers(suspect: Suspect, images: Tensor, classes: int, first: int = 0) -> Tensor:
+    """Ask, and check every answer: a bad answer is an error with the query's number, never a miss.
+
+    The number of the first query is ``first``.
+    """
     if isinstance(suspect, ModuleSuspect) and suspect.classes is None:
         # A model of more classes could answer within those of the key by chance, and would count as "not shown".
         suspect = replace(suspect, classes=classes)
-    labels = _labels(suspect.predict(images), len(images))
-    wrong = ((labels < 0) | (labels >= classes)).nonzero()
-    if len(wrong):
-        number = int(wrong[0])
-        raise InputError(
-            f"the suspect answered class {int(labels[number])} to query {number}, but the key knows 0..{classes - 1}. "
-            "It is a model of another task."
-        )
-    return labels
-
-
-def _labels(answer: Any, count: int) -> Tensor:
-    """Return an answer as int64 on the CPU: whole numbers of any width, as a tensor, an array or a list."""
+    answer: Any = suspect.predict(images)
     try:
         array = answer.detach().cpu().numpy() if isinstance(answer, Tensor) else np.asarray(answer)
         kind, shape = str(array.dtype), array.shape
     except (ValueError, TypeError):
         array, shape = np.empty(0), (len(answer),)
         kind = str(getattr(answer, "dtype", "rows of lengths that differ"))
-    if array.dtype.kind not in "iu" or shape != (count,):
+    if array.dtype.kind not in "iu" or shape != (len(images),):
         raise InputError(
-            f"a suspect must answer one label for each image, whole numbers of shape ({count},), but answered a "
+            f"a suspect must answer one label for each image, whole numbers of shape ({len(images)},), but answered a "
             f"{type(answer).__name__} of {kind} and shape {shape}. Return the class with the highest score, "
             "scores.argmax(1)."
         )
-    return torch.from_numpy(array.astype(np.int64))
+    return known_labels(array, classes, first)

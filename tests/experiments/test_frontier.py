@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from indelible.analyze.benchmark_curves import Frontier, frontier
+from frontier import Frontier, frontier, main
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.bench.measurement import of_cells
-from indelible.cli import main
 
 FAST: dict[str, Any] = {"rows": 16, "clean_rows": 16, "every": 2}
 
@@ -100,8 +99,10 @@ def test_spots_of_other_kinds_and_seeds_are_named() -> None:
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
     records, out = tmp_path / "records.json", tmp_path / "out"
     records.write_text(json.dumps({"cells": CELLS}))
-    assert main(["analyze", "frontier", str(records), "--out", str(out), "--kind", "content,noise"]) == 0
+    main([str(records), "--out", str(out), "--kind", "content,noise"])
     assert "exact: 2.00 x plain training" in capsys.readouterr().out
-    assert (out / "analysis.json").is_file()
+    assert (out / "frontier.json").is_file()
+    assert (out / "figure.png").read_bytes().startswith(b"\x89PNG")
