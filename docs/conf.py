@@ -1,6 +1,7 @@
 """Sphinx settings; `make docs` builds without network and fails on any warning."""
 
 import json
+import re
 from pathlib import Path
 
 from docutils import nodes
@@ -54,5 +55,17 @@ class NotebookParser(MystParser):
         super().parse("\n\n".join(parts), document)
 
 
+def keep_numbers_whole(_app: Sphinx, _name: str, source: list[str]) -> None:
+    """Let no line of a table or sentence end inside a number with its sign, its deviation or its p-value."""
+    if source[0].startswith("{"):  # a notebook
+        return
+    parts = source[0].split("```")  # text, code, text, ...
+    for index in range(0, len(parts), 2):
+        spaces = r"(?<=\d) (?=[✓✗±%])|(?<=±) (?=\d)|(?<=p ≤) (?=\d)|(?<=p) (?=≤ \d)"
+        parts[index] = re.sub(r"(?<=p\u00a0≤\u00a0\de)-", "\u2011", re.sub(spaces, "\u00a0", parts[index]))
+    source[0] = "```".join(parts)
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("source-read", keep_numbers_whole)
     app.add_source_parser(NotebookParser)

@@ -12,6 +12,7 @@ import re
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,22 @@ ROOT = Path(__file__).parents[1]
 NAMES = {"app": "APP", "control": "control (eps 0)", "vanilla": "Vanilla", "unmarked": "no mark", "light": "APP, light"}
 METHODS = ("unmarked", "vanilla", "control", "light", "app")
 ATTACKS = {"ft": "FT", "fp": "FP", "anp": "ANP", "nad": "NAD", "mcr": "MCR", "nnl": "NNL"}
+ONE_CLASS = {
+    "vanilla": "Vanilla", "ew": "EW", "cw": "CW", "control": "control (c-BN only)", "app": "APP with c-BN",
+    "pgd-at": "PGD-AT", "trades": "TRADES", "rose": "ROSE", "ntl": "NTL", "cae": "CAE",
+}  # fmt: skip
+RATES = {"ft-1e-5": "1e-5", "ft-1e-3": "1e-3", "ft-1e-2": "1e-2", "ft-2e-2": "2e-2"}
+# The cheaper variants of docs/speed.md: title, and passes per step with 128 ordinary rows.
+VARIANTS = {
+    "vanilla": ("Vanilla", "1.00"), "exact": ("exact", "2.00"), "exact-control": ("eps 0, exposure of exact", "1.50"),
+    "light": ("light", "1.25"), "light-control": ("eps 0, exposure of light", "1.13"), "fast": ("fast", "1.25"),
+    "late": ("late", "1.25"), "late-more": ("late-more", "1.25"),
+}  # fmt: skip
+# Cards of attacks that were run against codebooks.
+CARDS = (
+    "anp", "bnp", "clp", "distill", "fp", "fst", "ft", "ft-sam", "i-bau", "invert", "magnitude", "mcr", "nad", "nnl",
+    "overwrite", "quantise", "rehearse", "rnp", "sau", "super-ft", "weight-noise",
+)  # fmt: skip
 Cell = Mapping[str, Any]
 
 
@@ -197,6 +214,11 @@ def strangers_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def points(values: Sequence[float]) -> str:
+    """Return a mean to one place; a tiny loss is 0.0, not -0.0."""
+    return f"{round(statistics.mean(values), 1) + 0.0:.1f}"
+
+
 def removal_table(cells: Sequence[Cell]) -> str:
     """Return the table of ``removal-2026-cpu``: a row for each attack on APP, beside the other methods."""
     methods = ("app", "control", "vanilla", "answer")
@@ -212,7 +234,7 @@ def removal_table(cells: Sequence[Cell]) -> str:
         for method in shown:
             own = [cell for cell in done if (cell["attack"], cell["method"]) == (attack, method)]
             lost = [100 * (before[method, cell["seed"]] - cell["measured"]["ba"]) for cell in own]
-            columns.append(f"{statistics.mean(lost):.1f}; {stage(own)}" if own else "-")
+            columns.append(f"{points(lost)}; {stage(own)}" if own else "-")
         lines.append(f"| {attack} | {' | '.join(columns)} |")
     return "\n".join(lines)
 
@@ -237,6 +259,108 @@ def relearning_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def signed(cell: Cell, reported: bool = False) -> str:
+    """Return WSR in per cent with the sign of its verdict, and in brackets what the paper reports."""
+    told = cell["reported"]["wsr"] if reported and cell["reported"] else None
+    sign = "✓" if cell["measured"]["owned"] else "✗"
+    return f"{100 * cell['measured']['wsr']:.1f} {sign}" + ("" if told is None else f" ({100 * told:.1f})")
+
+
+def one_seed(cells: Sequence[Cell], kind: str, method: str, attack: str | None) -> Cell:
+    """Return the only cell of these coordinates."""
+    (found,) = (cell for cell in cells if (cell["kind"], cell["method"], cell["attack"]) == (kind, method, attack))
+    return found
+
+
+def average_drop(before: float, after: Sequence[float]) -> str:
+    """Return by how many points the WSR falls on average."""
+    return f"{100 * (before - statistics.mean(after)):.1f}"
+
+
+def six_attacks_table(cells: Sequence[Cell], reported: bool = False) -> str:
+    """Return a table of one seed: WSR with its verdict after each attack, the highest of each kind in bold."""
+    several = len({cell["kind"] for cell in cells}) > 1
+    heads = [*(["kind"] if several else []), "method", "WSR", *ATTACKS.values(), "AvgDrop"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for kind in dict.fromkeys(cell["kind"] for cell in cells):
+        methods = list(dict.fromkeys(cell["method"] for cell in cells if cell["kind"] == kind))
+        highest = {
+            attack: max(one_seed(cells, kind, method, attack)["measured"]["wsr"] for method in methods)
+            for attack in ATTACKS
+        }
+        for method in methods:
+            before = one_seed(cells, kind, method, None)
+            after = [one_seed(cells, kind, method, attack) for attack in ATTACKS]
+            row = [*([kind] if several else []), ONE_CLASS.get(method, method), signed(before, reported)]
+            for cell in after:
+                best = cell["measured"]["wsr"] == highest[cell["attack"]]
+                row.append(f"**{signed(cell, reported)}**" if best else signed(cell, reported))
+            drop = average_drop(before["measured"]["wsr"], [cell["measured"]["wsr"] for cell in after])
+            if reported:
+                told = [cell["reported"]["wsr"] for cell in (before, *after)]
+                drop += f" ({average_drop(told[0], told[1:])})"
+            lines.append(f"| {' | '.join([*row, drop])} |")
+    return "\n".join(lines)
+
+
+def accuracy_table(cells: Sequence[Cell], names: Mapping[str, str]) -> str:
+    """Return BA before and after each attack, one seed."""
+    several = len({cell["kind"] for cell in cells}) > 1
+    heads = [*(["kind"] if several else []), "method", "before", *names.values()]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for kind, method in dict.fromkeys((cell["kind"], cell["method"]) for cell in cells):
+        rates = [one_seed(cells, kind, method, attack)["measured"]["ba"] for attack in (None, *names)]
+        row = [*([kind] if several else []), ONE_CLASS.get(method, method), *(f"{100 * rate:.1f}" for rate in rates)]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def rates_table(cells: Sequence[Cell]) -> str:
+    """Return WSR and verdict after fine-tuning at four rates, beside the paper's, and the p-values before and after."""
+    lines = [
+        f"| method | BA | WSR | {' | '.join(RATES.values())} | p before | p after 2e-2 |",
+        "|---" * (len(RATES) + 5) + "|",
+    ]
+    for method in dict.fromkeys(cell["method"] for cell in cells):
+        before, *after = (one_seed(cells, "content", method, attack) for attack in (None, *RATES))
+        row = [ONE_CLASS.get(method, method), f"{100 * before['measured']['ba']:.1f}"]
+        row += [signed(cell, reported=True) for cell in (before, *after)]
+        row += [f"{cell['measured']['p_value']:.1g}" for cell in (before, after[-1])]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def variants_table(cells: Sequence[Cell]) -> str:
+    """Return the cheaper variants of APP: what each costs, and what three attacks leave of it."""
+    lines = [
+        "| kind | seed | variant | passes | BA | WSR | FT | NAD | ANP |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    done = {(cell["kind"], cell["seed"], cell["method"], cell["attack"]): cell for cell in cells}
+    for kind in ("content", "unrelated", "noise"):
+        for seed in sorted({cell["seed"] for cell in cells}):
+            for method, (title, passes) in VARIANTS.items():
+                before = done.get((kind, seed, method, None))
+                if before is None:
+                    continue
+                after = [done.get((kind, seed, method, attack)) for attack in ("ft", "nad", "anp")]
+                row = [kind, str(seed), title, passes, f"{100 * before['measured']['ba']:.1f}", signed(before)]
+                lines.append(f"| {' | '.join([*row, *('' if cell is None else signed(cell) for cell in after)])} |")
+    return "\n".join(lines)
+
+
+def card_lines(attack: str, cells: Sequence[Cell]) -> str:
+    """Return what an attack did to the models of ``removal-2026-cpu``: one line for each method that it was run on."""
+    lines = ["| watermark | seeds | BA lost by the thief | WSR, verdict |", "|---|---|---|---|"]
+    for method in ("app", "control", "vanilla"):
+        own = [cell for cell in cells if (cell["attack"], cell["method"]) == (attack, method)]
+        before = {cell["seed"]: cell for cell in cells if cell["attack"] is None and cell["method"] == method}
+        if own:
+            lost = [100 * (before[cell["seed"]]["measured"]["ba"] - cell["measured"]["ba"]) for cell in own]
+            lines.append(f"| {NAMES[method]} | {len(own)} | {points(lost)} points | {stage(own)} |")
+    return "\n".join(lines)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "demo": lambda: demo_table(demo_runs()),
     "price": lambda: price_table(cells_of("price-cpu")),
@@ -244,16 +368,27 @@ TABLES: dict[str, Callable[[], str]] = {
     "relearning": lambda: relearning_table(json.loads((ROOT / "results/relearning.json").read_text())),
     "removal": lambda: removal_table(cells_of("removal-2026-cpu")),
     "worst": lambda: worst_table(cells_of("proof-cpu")),
+    "six-attacks": lambda: six_attacks_table(cells_of("cifar10-cpu")),
+    "six-attacks-ba": lambda: accuracy_table(cells_of("cifar10-cpu"), ATTACKS),
+    "adversarial": lambda: six_attacks_table(cells_of("adversarial-training-cpu"), reported=True),
+    "adversarial-ba": lambda: accuracy_table(cells_of("adversarial-training-cpu"), ATTACKS),
+    "rates": lambda: rates_table(cells_of("ft-learning-rates-cpu")),
+    "rates-ba": lambda: accuracy_table(cells_of("ft-learning-rates-cpu"), RATES),
+    "variants": lambda: variants_table(cells_of("app-fast-cpu")),
+    **{f"card-{attack}": partial(card_lines, attack, cells_of("removal-2026-cpu")) for attack in CARDS},
     "strangers": lambda: strangers_table(json.loads((ROOT / "results/strangers-tasks.json").read_text())),
 }
 PAGES = {
     "README.md": ("worst",),
-    "docs/benchmark.md": ("proof",),
+    "docs/results.md": (
+        "proof", "six-attacks", "six-attacks-ba", "adversarial", "adversarial-ba", "rates", "rates-ba",
+    ),
     "docs/demo.md": ("demo",),
     "docs/experiments.md": ("strangers",),
-    "docs/speed.md": ("price",),
+    "docs/speed.md": ("price", "variants"),
     "docs/threat-model.md": ("relearning", "removal"),
-}
+    **{f"docs/attacks/{attack}.md": (f"card-{attack}",) for attack in CARDS},
+}  # fmt: skip
 
 
 def written(text: str, names: Iterable[str]) -> str:

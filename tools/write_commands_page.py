@@ -17,6 +17,12 @@ INTRO = """\
 Every command takes `--help`. Exit codes: 0 done; 1 a negative verdict or a failed check; 2 bad input, with the cause
 and what to do in one line; 130 stopped with Ctrl-C. This page is written from the parsers (`python
 tools/write_commands_page.py`).
+
+## Completion in the shell
+
+Completion of commands, options and names in bash, zsh and fish: `pip install 'indelible[completion]'`, then put
+`eval "$(register-python-argcomplete indelible)"` into your shell's start-up file. `indelible doctor` says whether it is
+installed.
 """
 
 
@@ -39,7 +45,8 @@ def sections(found: argparse.ArgumentParser, depth: int) -> Iterator[str]:
 
 def row(option: argparse.Action) -> str:
     """Return an option's row: what to type, and what it does."""
-    value = option.metavar or option.dest.upper()
+    metavar = option.metavar or option.dest.upper()
+    value = metavar if isinstance(metavar, str) else " ".join(metavar)
     typed = ", ".join(option.option_strings) or str(value)
     if option.option_strings and option.nargs != 0:
         typed += f" {value}"

@@ -1,5 +1,6 @@
 """The documentation tells the truth: links resolve, examples run, commands parse, files exist."""
 
+import doctest
 import re
 import shlex
 import subprocess
@@ -17,6 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import indelible
 from indelible.attacks import ATTACKS
+from indelible.bench.preset import read_preset
 from indelible.cli import COMMANDS, parser
 from indelible.embedding import EMBEDDINGS
 from indelible.keys import MARKS
@@ -175,8 +177,13 @@ WITH_CODE = [page for page in PAGES if blocks(page, "python") and page.name != "
 
 @pytest.mark.usefixtures("short", "_registries")
 @pytest.mark.parametrize("page", WITH_CODE, ids=[page.name for page in WITH_CODE])
-def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocks of a page are one script, in order; `# not run` at the top of a block leaves it out."""
+def test_examples_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The blocks of a page are one script, in order; `# not run` at the top of a block leaves it out.
+
+    What stands behind ``# ->`` is what the line prints.
+    """
     monkeypatch.chdir(tmp_path)
     page_module = ModuleType("my_attacks")  # CONTRIBUTING writes this file and then names it
     names = vars(page_module)
@@ -190,6 +197,8 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for number, code in enumerate(blocks(page, "python"), 1):
         if not code.startswith("# not run"):
             exec(compile(code, f"{page.name}, block {number}", "exec"), names)  # noqa: S102 - our own pages
+            for shown in re.findall(r"^print\(.*\)  # -> (.*)$", code, re.MULTILINE):
+                assert f"{shown}\n" in capsys.readouterr().out
 
 
 def test_the_first_page_is_read_in_two_minutes() -> None:
@@ -205,11 +214,14 @@ def test_the_first_page_is_read_in_two_minutes() -> None:
 def test_the_first_lines_of_python_end_in_owned(tmp_path: Path) -> None:
     """On the embedded data, with nothing given but what the page says: protected, stolen, proven."""
     code = blocks(ROOT / "README.md", "python")[0]
+    (shown,) = blocks(ROOT / "README.md", "text")
     told = "print('OWNED' if verdict.owned else 'NOT SHOWN', verdict.p_value)"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\n{told}"], env=ALONE, cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    last = done.stdout.splitlines()[-1].split()
+    *said, end = done.stdout.splitlines(keepends=True)
+    assert doctest.OutputChecker().check_output(shown, "".join(said), doctest.ELLIPSIS)
+    last = end.split()
     assert last[0] == "OWNED", done.stdout
     assert float(last[1]) <= 1e-6
 
@@ -286,6 +298,21 @@ def test_written_pages_are_up_to_date(program: str) -> None:
     assert done.returncode == 0, f"run: python {program}\n{done.stdout}{done.stderr}"
 
 
+RATE = re.compile(r"WSR[^.|\n]{0,40}?\d+(?:\.\d)? ?%|\d+(?:\.\d)? ?% WSR|^\|[^\n]*\bWSR\b", re.MULTILINE)
+VERDICT = re.compile(r"OWNED|NOT SHOWN|verdict|p-value|p ≤|p = |claims granted", re.IGNORECASE)
+WRITTEN = ("CHANGELOG.md", "commands.md")
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.suffix == ".md" and page.name not in WRITTEN], ids=lambda page: page.name
+)
+def test_no_rate_of_hits_without_its_verdict(page: Path) -> None:
+    """Each part of a page with a watermark success rate also has the verdict, or says that none was made."""
+    for part in re.split(r"^(?=#+ )", FENCE.sub("", page.read_text(encoding="utf-8")), flags=re.MULTILINE):
+        rate = RATE.search(part)
+        assert not rate or VERDICT.search(part), f"{page.name}, {part.splitlines()[0]!r}: {rate[0]!r} has no verdict"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_no_line_begins_with_a_percent_sign(page: Path) -> None:
     """The renderer takes such a line for a comment and leaves it out."""
@@ -293,14 +320,36 @@ def test_no_line_begins_with_a_percent_sign(page: Path) -> None:
 
 
 def test_ten_questions_are_answered_two_clicks_from_the_front_page() -> None:
-    """Front page, questions, place: each answer names its place, and both front pages link to the questions."""
+    """Front page, questions, place: each answer names one place, and both front pages link to the questions."""
     for front, link in (("README.md", "(docs/faq.md)"), ("docs/index.md", "(faq.md)")):
         assert link in (ROOT / front).read_text(encoding="utf-8")
     questions = re.split(r"^## ", (ROOT / "docs" / "faq.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     assert len(questions) >= 10
+    places = []
     for text in questions:
-        assert "?" in text.partition("\n")[0]
-        assert LINK.search(text) or "`" in text, f"no place is named in: {text}"
+        heading, *_, last = text.strip().split("\n\n")
+        assert heading.endswith("?")
+        (place,) = LINK.findall(text)
+        assert last.startswith("**Read on:** [")
+        assert place in last
+        places.append(place)
+    assert len(set(places)) == len(places), "two questions have the same place"
+
+
+def test_questions_of_a_newcomer_are_asked() -> None:
+    text = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
+    for words in (
+        "my ResNet",
+        "carrier",
+        "three keys",
+        "NOT SHOWN",
+        "API",
+        "by mistake",
+        "forge",
+        "remove",
+        "lose the key",
+    ):
+        assert re.search(rf"^## .*{words}.*\?", text, re.MULTILINE), f"no question has the words {words!r}"
 
 
 def test_anchors_of_links_are_headings() -> None:
@@ -334,3 +383,10 @@ def test_the_notice_carries_the_licence_of_the_embedded_images() -> None:
     licence = ROOT / "src" / "indelible" / "data" / "assets" / "LICENSE.fashion-mnist.txt"
     words = licence.read_text(encoding="utf-8").partition("The MIT License")[2]
     assert " ".join(words.split()) in " ".join(notice.split())
+
+
+def test_the_preset_of_ones_own_can_be_read() -> None:
+    (text,) = blocks(ROOT / "docs" / "benchmark.md", "toml")
+    preset = read_preset("mine", text)
+    assert [kind.label for kind in preset.kinds] == ["content", "faint"]
+    assert [attack.label for attack in preset.attacks] == ["ft", "gentle"]

@@ -65,7 +65,7 @@ def _self_test() -> dict[str, dict[str, Any]]:
     """Run every check; one that fails does not stop the others."""
     checks: dict[str, Callable[[], str]] = {
         "exact p-value of a known table": _known_p_value,
-        "a training step, and its restoring": _step,
+        "an APP step, weights restored": _step,
         "embed, save, load, verify": _round_trip,
     }
     found = {}

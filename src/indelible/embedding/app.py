@@ -9,7 +9,7 @@ and Algorithm 1:
 |---|---|---|---|
 | alpha | ``alpha`` | 0.01 | Section 4.1; for about 31,200 steps - fewer steps need more |
 | epsilon | ``eps`` | 0.02 | Section 4.1, CIFAR; ImageNet: 0.01 there, 0.001 in Appendix B.7 |
-| m | ``rows`` | 64 | Appendix B.3: watermark images per step |
+| m | ``rows`` | 64 | Appendix B.3: watermark samples per step |
 | clean rows | ``clean_rows`` | 64 | Appendix B.3: the first rows of the training batch |
 | delta's norm | ``norm`` | ``"tensor"`` | the authors' code; the text has one ``"global"`` norm |
 | B_c | ``batch`` | ``"mixed"`` | the authors' code: 1 % of the batch is watermarked; the text has ``"clean"`` |
@@ -67,10 +67,10 @@ class APP(OwnLoop):
             ``DistributedDataParallel``.
         key: The owner's key.
         carriers: Not for a codebook. The owner's images (data set, pair, ...): the mark is drawn on some of them.
-        augmentation: What is done to watermark images, and to the rows of a batch before they are stamped; by default
+        augmentation: What is done to watermark samples, and to the rows of a batch before they are stamped; by default
             crop and flip. It makes the marks survive a thief who augments images, also where your loop does not.
         normalize: (mean, std) if the images given to :meth:`backward` are normalised that way.
-        seed: Decides which marks, or watermark images, come when.
+        seed: Decides which marks, or watermark samples, come when.
         steps: Calls of :meth:`backward` in the whole training; needed for ``after``.
         distributed: Whether several processes train this model together, with the ordinary gradient averaged by
             ``backward`` (as ``DistributedDataParallel`` does); by default, whether ``torch.distributed`` joins several.

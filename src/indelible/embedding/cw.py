@@ -11,8 +11,8 @@ ICCV 2023 paper, Appendix B.1:
 | sigma_j / j | ``step`` | 0.05 | the original's code |
 | k | ``draws`` | 100 | the original's code: draws of G at each level |
 | - | ``start_epoch`` | 6 | the original's code: no noise in epochs 0 to 5 |
-| D_w | ``images`` | 100 | the original's code: watermark images that the noisy passes draw from |
-| B_w | ``rows`` | 64 | the original's code: watermark images in a batch |
+| D_w | ``images`` | 100 | the original's code: watermark samples that the noisy passes draw from |
+| B_w | ``rows`` | 64 | the original's code: watermark samples in a batch |
 | - | ``batches`` | 1 | the original's code: 100 images give one whole batch of 64 an epoch |
 | - | ``weight`` | 1.0 | ours: factor of g |
 | |D_w| / |D| | ``fraction`` | 0.01 | Section 4.1 of the ICCV paper: the mixed set of the ordinary batches |
@@ -171,10 +171,10 @@ class CW(OwnLoop):
         carriers: Not for a codebook, which is stamped on rows of each batch. The owner's images: the mark is drawn on
             some of them.
         steps: Steps in an epoch of the loop: the levels are spread over them.
-        augmentation: What is done to watermark images, and to the rows of a batch before they are stamped; by default
+        augmentation: What is done to watermark samples, and to the rows of a batch before they are stamped; by default
             crop and flip.
         normalize: (mean, std) if the images given to :meth:`backward` are normalised that way.
-        seed: Decides noise and which marks, or watermark images, come when.
+        seed: Decides noise and which marks, or watermark samples, come when.
         settings: As in :class:`CertifiedTraining`.
 
     The loop's own batches must hold watermark samples (:attr:`samples`) too, as in the original.

@@ -10,7 +10,7 @@ When it acts: in ``on_before_optimizer_step``, once for each step of the optimis
 | *not yet* clipped | ordinary and watermark gradient are clipped together |
 
 Clean rows, and the rows that a codebook is stamped on, are those of the last batch before the step. Which marks or
-watermark images come when depends on the seed and on
+watermark samples come when depends on the seed and on
 ``trainer.global_step`` alone: a run resumed from Lightning's checkpoint goes on as it would have.
 """
 

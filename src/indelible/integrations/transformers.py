@@ -15,8 +15,8 @@ The Trainer clips where ``args.max_grad_norm`` is positive, so the callback hide
 backward pass has all its gradients to the next event, which follows at once. There is no event for a run that raises;
 hidden for the whole run, the value would be lost to whoever uses the arguments after an error.
 
-Which watermark images come when depends on the seed and on ``state.global_step`` alone: a run resumed from a checkpoint
-of the Trainer goes on as it would have.
+Which watermark samples come when depends on the seed and on ``state.global_step`` alone: a run resumed from a
+checkpoint of the Trainer goes on as it would have.
 """
 
 from typing import Any
