@@ -219,6 +219,28 @@ def points(values: Sequence[float]) -> str:
     return f"{round(statistics.mean(values), 1) + 0.0:.1f}"
 
 
+def trained_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of models that were trained already: a row for each trial and seed, with its verdicts."""
+    lines = [
+        "| seed | epochs | peak rate | rows, of the first training | BA before | BA | WSR | after attacks |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for trial, seed in dict.fromkeys((row["trial"], row["seed"]) for row in rows):
+        first, *attacked = (row for row in rows if (row["trial"], row["seed"]) == (trial, seed))
+        after = "; ".join(f"{row['attack'].upper()} {_with_verdict(row)}" for row in attacked)
+        lines.append(
+            f"| {seed} | {first['train']['epochs'] * first['images'] / 40_000:g} | {first['train']['lr']:g} "
+            f"| {100 * first['share_of_rows']:.0f} % | {100 * first['ba_before']:.1f} | {100 * first['ba']:.1f} "
+            f"| {_with_verdict(first)} | {after} |"
+        )
+    return "\n".join(lines)
+
+
+def _with_verdict(row: Mapping[str, Any]) -> str:
+    """Return a WSR in per cent with its verdict."""
+    return f"{100 * row['wsr']:.1f} ({'OWNED' if row['owned'] else 'NOT SHOWN'}, p = {row['p_value']:.0e})"
+
+
 def removal_table(cells: Sequence[Cell]) -> str:
     """Return the table of ``removal-2026-cpu``: a row for each attack on APP, beside the other methods."""
     methods = ("app", "control", "vanilla", "answer")
@@ -376,6 +398,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "rates-ba": lambda: accuracy_table(cells_of("ft-learning-rates-cpu"), RATES),
     "variants": lambda: variants_table(cells_of("app-fast-cpu")),
     **{f"card-{attack}": partial(card_lines, attack, cells_of("removal-2026-cpu")) for attack in CARDS},
+    "trained": lambda: trained_table(json.loads((ROOT / "results/trained-start.json").read_text())),
     "strangers": lambda: strangers_table(json.loads((ROOT / "results/strangers-tasks.json").read_text())),
 }
 PAGES = {
@@ -385,6 +408,7 @@ PAGES = {
     ),
     "docs/demo.md": ("demo",),
     "docs/experiments.md": ("strangers",),
+    "docs/protect-trained.md": ("trained",),
     "docs/speed.md": ("price", "variants"),
     "docs/threat-model.md": ("relearning", "removal"),
     **{f"docs/attacks/{attack}.md": (f"card-{attack}",) for attack in CARDS},
