@@ -19,7 +19,7 @@ from typing import Any
 from scipy.special import stdtrit
 
 ROOT = Path(__file__).parents[1]
-NAMES = {"app": "APP", "control": "control (eps 0)", "vanilla": "Vanilla", "unmarked": "no mark", "light": "APP, light"}
+NAMES = {"app": "APP", "control": "control (eps 0)", "vanilla": "Vanilla", "unmarked": "no mark"}
 METHODS = ("unmarked", "vanilla", "control", "light", "app")
 ATTACKS = {"ft": "FT", "fp": "FP", "anp": "ANP", "nad": "NAD", "mcr": "MCR", "nnl": "NNL"}
 ONE_CLASS = {
