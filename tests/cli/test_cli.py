@@ -427,3 +427,22 @@ def test_broken_pipe(data: Path) -> None:
     found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=os.environ, check=False)
     assert found.returncode == 0
     assert "Traceback" not in found.stderr
+
+
+def test_a_closed_pipe_is_no_positive_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(_: object) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("indelible.cli.doctor.run", closed)
+    monkeypatch.setattr("os.dup2", lambda *_: None)
+    assert main(["doctor"]) == 141
+
+
+def test_a_key_that_a_refused_command_left_is_not_used_for_other_options(
+    capsys: pytest.CaptureFixture[str], data: Path, tmp_path: Path
+) -> None:
+    words = ["embed", "--data", data, "--model", "tests.conftest:TinyNet", "--out", tmp_path / "run", "--quiet"]
+    run(capsys, *words, "--train", "epochs=0", code=2)
+    said = run(capsys, *words, "--target", "3", *QUICK, code=2)
+    assert "holds a key with other settings than these options" in said
+    assert f"delete {tmp_path / 'run'}" in said

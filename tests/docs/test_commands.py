@@ -47,7 +47,7 @@ ENVIRONMENT = "makes or needs an environment of its own; CI runs it"
 FRONTIER = "on made records: tests/experiments/test_frontier.py"
 NOT_RUN = {
     "python -m pip install .": NETWORK,
-    "python -m pip install '.[plots]'": NETWORK,
+    "python -m pip install '.[plots,evidence]'": NETWORK,
     "pip install 'indelible[ray]'": NETWORK,
     "indelible data fetch cifar10": NETWORK,
     "indelible data fetch cifar10 --from binary": NETWORK,

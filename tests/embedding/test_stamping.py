@@ -269,6 +269,8 @@ def test_the_own_loop_refuses_a_batch_that_the_key_does_not_fit(book: Key, key: 
     mark = indelible.APP(TinyNet(), book)
     with pytest.raises(InputError, match=r"shape \(N, 3, 32, 32\).*got the shape \(4, 3, 16, 16\)"):
         mark.backward(torch.zeros(4, 3, 16, 16))
+    with pytest.raises(InputError, match="the model has 7 outputs, but the key is of 4 classes"):
+        indelible.APP(TinyNet(classes=7), book).backward(torch.zeros(8, *SHAPE))
     with pytest.raises(InputError, match="got int64"):
         mark.backward(torch.zeros(4, *SHAPE, dtype=torch.int64))
     with pytest.raises(InputError, match="give carriers="):

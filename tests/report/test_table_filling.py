@@ -267,5 +267,15 @@ def test_the_outcome_says_what_was_counted() -> None:
     )
 
 
+def test_training_without_a_mark_is_not_counted_as_missing_or_not_owned() -> None:
+    document = make_results(kinds=["content"], methods=["vanilla", "app"], attacks=["ft", "fp"])
+    counted = outcome_of_tables(_grids(document))
+    assert "4 of 72 attack cells are measured. The verdict shows ownership in 6 of 6 cells" in counted
+    plain = make_cell("content", "unmarked", None, wsr=0.05)
+    plain["measured"] |= {"owned": False, "p_value": 0.5}
+    document["cells"].append(plain)
+    assert outcome_of_tables(_grids(document)) == counted
+
+
 def test_an_empty_column_is_left_out_and_nothing_is_no_table() -> None:
     assert fill(replace(TABLES["cifar10"], sections=())) == []

@@ -19,6 +19,8 @@ __all__ = ["COMMANDS", "entry", "main", "parser"]
 
 COMMANDS = command_names()
 _TRAINING = {"demo", "embed", "attack", "bench", "analyze"}
+# As a shell reports a command that wrote to a closed pipe: 128 + SIGPIPE. Not 0, which is a positive verdict.
+_CLOSED_PIPE = 141
 
 
 def entry() -> int:
@@ -55,5 +57,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _CLOSED_PIPE
     return code

@@ -88,10 +88,19 @@ def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int
     """Return the key of the run: the given one, that of an earlier session, or a new one, which is saved at once."""
     from indelible.embedding import key_for
 
+    if arguments.key is not None:
+        return indelible.Key.load(arguments.key)
     kept = arguments.out / "key"
-    if arguments.key is not None or kept.is_dir():
-        return indelible.Key.load(arguments.key or kept)
-    given = make_key(arguments, classes, shape, indelible.load(arguments.data)[1])
+    there = indelible.Key.load(kept) if kept.is_dir() else None
+    if there is not None and there.fingerprint is not None:
+        return there
+    secret = None if there is None else there.secret
+    given = make_key(arguments, classes, shape, indelible.load(arguments.data)[1], secret)
     key = key_for(given, arguments.method, arguments.scale, arguments.recipe, **assignments(arguments.set))
+    if there is not None and key != there:
+        raise InputError(
+            f"{kept} holds a key with other settings than these options, from a command that did not finish. Choose "
+            f"another folder, or delete {arguments.out}."
+        )
     key.save(kept)
     return key

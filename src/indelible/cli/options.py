@@ -42,15 +42,16 @@ def emit(arguments: argparse.Namespace, document: Any, text: str, *tables: Any, 
 
 
 def make_key(
-    arguments: argparse.Namespace, classes: int, shape: "Shape", carriers: "Data | None" = None
-) -> "indelible.Key":
+    arguments: argparse.Namespace, classes: int, shape: "Shape", carriers: "Data | None" = None,
+    secret: bytes | None = None,
+) -> "indelible.Key":  # fmt: skip
     """Make the key that the options describe, with the classes of a codebook bound to ``carriers``."""
     source = None if arguments.source is None else indelible.load(arguments.source)[0]
     book = arguments.labels in {None, "codebook"} and arguments.target is None and not arguments.paper_literal
     bind = book and arguments.kind not in {"unrelated", "plain"}
     same = ("kind", "target", "labels", "marks", "count", "size", "transparency", "strength", "source_class")
     return indelible.Key.create(
-        classes=classes, shape=shape, carriers=carriers if bind else None, source=source,
+        classes=classes, shape=shape, carriers=carriers if bind else None, source=source, secret=secret,
         scheme="paper" if arguments.paper_literal else "derived", **{name: getattr(arguments, name) for name in same},
     )  # fmt: skip
 

@@ -106,7 +106,9 @@ class APP(OwnLoop):
             seed=seed, augmented=False,
         )  # fmt: skip
         bare = model.module if isinstance(model, DistributedDataParallel) else model
-        self._passes = WatermarkPasses(bare, self.method, marked, first=self.method.first_step(steps or 0))
+        self._passes = WatermarkPasses(
+            bare, self.method, marked, first=self.method.first_step(steps or 0), classes=key.classes
+        )
 
     def backward(self, images: Tensor, *, marked: Tensor | None = None, scaler: Any = None) -> Tensor:
         """Add the gradient of ``alpha * L(theta + delta, B_w; B_c)`` to the parameters' gradients.

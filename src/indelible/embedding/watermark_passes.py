@@ -23,14 +23,22 @@ if TYPE_CHECKING:
     from indelible.embedding.app import AdversarialPerturbation
 
 
-def watermark_loss(model: nn.Module, clean: Tensor, marked: Tensor, labels: Tensor, clean_bn: bool = True) -> Tensor:
+def watermark_loss(
+    model: nn.Module, clean: Tensor, marked: Tensor, labels: Tensor, clean_bn: bool = True, classes: int | None = None
+) -> Tensor:
     """L(theta, B_w; B_c): mean cross-entropy of the marked rows, normalised by the clean rows' statistics.
 
-    Without ``clean_bn`` they are normalised by themselves. Running statistics are left alone either way.
+    Without ``clean_bn`` they are normalised by themselves. Running statistics are left alone either way. A model with
+    other outputs than ``classes``, those of the key, is refused.
     """
     rows = torch.cat([clean, marked]) if clean_bn else marked
     with clean_statistics(model, clean=len(rows) - len(labels) * clean_bn, rows=len(rows)):
         logits = logits_of(model(rows))
+    if classes is not None and logits.shape[-1] != classes:
+        raise InputError(
+            f"the model has {logits.shape[-1]} outputs, but the key is of {classes} classes. Make a key with "
+            f"classes={logits.shape[-1]}."
+        )
     return F.cross_entropy(logits[-len(labels) :], labels)
 
 
@@ -52,9 +60,10 @@ class WatermarkPasses:
     """The two watermark passes of a step, from the step ``first`` on, for given settings and marked rows."""
 
     def __init__(
-        self, model: nn.Module, method: "AdversarialPerturbation", marked: MarkedRows, *, first: int = 0
-    ) -> None:
-        self.model, self.method, self.first, self.marked = model, method, first, marked
+        self, model: nn.Module, method: "AdversarialPerturbation", marked: MarkedRows, *, first: int = 0,
+        classes: int | None = None,
+    ) -> None:  # fmt: skip
+        self.model, self.method, self.first, self.marked, self.classes = model, method, first, marked, classes
 
     def due(self, number: int) -> bool:
         """Tell whether step ``number`` has watermark passes."""
@@ -81,6 +90,6 @@ class WatermarkPasses:
         marked, labels = self.marked.batch(number, images, share)
         clean = clean_rows(images, method.clean_rows, unmarked, share)
         return add_worst_neighbour_gradient(
-            model, lambda: watermark_loss(model, clean, marked, labels, method.clean_bn), method.rows,
+            model, lambda: watermark_loss(model, clean, marked, labels, method.clean_bn, self.classes), method.rows,
             alpha=method.weight(number - self.first), eps=method.eps, norm=method.norm, sync=sync,
         )  # fmt: skip

@@ -151,6 +151,7 @@ def commit(
         owner: Who commits: a name for people, which nobody checks.
     """
     place = Path(folder)
+    canonical({})  # a missing package is refused before anything is written
     if (place / STATEMENT).exists():
         raise InputError(f"{place} holds a commitment already. Choose another folder.")
     if key.fingerprint is not None:

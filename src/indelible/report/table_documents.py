@@ -20,6 +20,8 @@ from indelible.report.table_grid import Grid
 
 FORMATS = {"html": ".html", "markdown": ".md", "latex": ".tex"}
 """Format -> ending of its files."""
+_NO_MARK = "unmarked"
+"""What presets call training without a mark."""
 BESIDE = "Measured ± standard deviation (reported, difference)."
 
 
@@ -95,14 +97,18 @@ def outcome_of_tables(grids: Sequence[Grid]) -> str:
 
 
 def _counts(grid: Grid) -> Mapping[str, Any]:
-    """Count attack cells, and those, before attack too, whose verdict shows ownership for every seed; APP apart."""
+    """Count attack cells, and those, before attack too, whose verdict shows ownership for every seed; APP apart.
+
+    Training without a mark is not counted: nothing attacks it, and nothing should be shown of it.
+    """
+    rows = [row for row in grid.rows if row.key[-1] != _NO_MARK]
     after = [
         (row, entry)
-        for row in grid.rows
+        for row in rows
         for column, entry in zip(grid.columns, row.entries, strict=True)
         if column.group == "After"
     ]
-    judged = [(row.key[-1], entry.owned) for row in grid.rows for entry in row.entries if entry.verdicts]
+    judged = [(row.key[-1], entry.owned) for row in rows for entry in row.entries if entry.verdicts]
     return {
         "title": grid.title, "by_kind": grid.layout.axes[0].field == "kind",
         "done": sum(entry.measured is not None for _, entry in after),

@@ -89,8 +89,10 @@ class Run:
         if not place.is_dir():
             raise InputError(f"there is no run {place}. Make one with `indelible embed --out {place}`.")
         if not cls.finished(place):
-            hint = "it was interrupted: run the same command again" if leftovers(place) else "not a run"
-            raise InputError(f"{place} holds no finished run ({hint}).")
+            hint = "It was interrupted: run the same command again."
+            if not leftovers(place):
+                hint = "Name the folder that `indelible embed` or `indelible attack` was given with --out."
+            raise InputError(f"{place} holds no finished run. {hint}")
         found = read_json(place / _RUN)
         try:
             if found["format"] != _FORMAT:
