@@ -55,8 +55,9 @@ def test_from_plan_to_results(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert (found["planned"], found["title"]) == (4, "Micro")
     # With other settings the plan finds nothing of this; what was recorded can still be kept.
     write_preset(tmp_path, change=("epochs = 2", "epochs = 3"))
-    assert json.loads(bench(capsys, "results", preset, "--store", store))["cells"] == []
-    kept = json.loads(bench(capsys, "results", preset, "--store", store, "--from", out))
+    assert json.loads(bench(capsys, "results", preset, "--store", store, "--json"))["cells"] == []
+    kept = json.loads(bench(capsys, "results", preset, "--store", store, "--from", out, "--json"))
+    assert "records. --out FILE writes them" in bench(capsys, "results", preset, "--store", store, "--from", out)
     assert kept["cells"] == found["cells"]
     bench(capsys, "run", preset, "--store", store, "--only", "*/vanilla/before/*", "--from", out, "--out", out)
     replaced = json.loads(out.read_text())["cells"]

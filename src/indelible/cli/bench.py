@@ -1,7 +1,6 @@
 """``indelible bench``: tables and figures by name, cell by cell."""
 
 import argparse
-import json
 from collections import Counter
 
 import torch
@@ -126,11 +125,13 @@ def run_status(arguments: argparse.Namespace) -> int:
 
 
 def run_results(arguments: argparse.Namespace) -> int:
-    """Write the records of a preset into one JSON file."""
+    """Write the records of a preset into one JSON file; without a file, show them as a table."""
     preset, cells, store = _cells(arguments)
     document = collect_results(preset, cells, store)
     if arguments.out is None:
-        print(json.dumps(document, indent=2, allow_nan=False))
-        return 0
+        board = Board(cells)
+        board.look(store)
+        text = f"{len(document['cells'])} records. --out FILE writes them, --json prints them."
+        return emit(arguments, document, text, board_table(board, store))
     write_json(arguments.out, document)
     return emit(arguments, {"out": str(arguments.out)}, f"{len(document['cells'])} records in {arguments.out}")
