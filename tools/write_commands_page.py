@@ -15,7 +15,8 @@ INTRO = """\
 # Commands
 
 Every command takes `--help`. Exit codes: 0 done; 1 a negative verdict or a failed check; 2 bad input, with the cause
-and what to do in one line; 130 stopped with Ctrl-C. This page is written from the parsers (`python
+and what to do in one line; 130 stopped with Ctrl-C; 141 the reader of a
+pipe closed it before the end. This page is written from the parsers (`python
 tools/write_commands_page.py`).
 
 ## Completion in the shell
