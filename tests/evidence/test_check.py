@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -376,3 +377,12 @@ def test_a_path_of_the_owner_is_the_slow_one(case: Case) -> None:
     claimed = json.loads((case.bundle / "claim.json").read_bytes())
     for entry in claimed["opened"][:3]:
         assert [bytes.fromhex(one) for one in entry["path"]] == audit_paths(entries.leaves, [entry["index"]])[0]
+
+
+def test_a_missing_package_is_refused_before_a_signing_key_is_written(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rfc8785", None)
+    with pytest.raises(InputError, match=r"pip install 'indelible\[evidence\]'"):
+        commit(Key.create(classes=4, shape=SHAPE), case.data, tmp_path / "commitment")
+    assert not (tmp_path / "commitment").exists()
