@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from indelible.attacks import Extraction, attack
-from indelible.attacks.distill import Distillation, distillation_loss
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from indelible.models import build_model
 from indelible.train import Schedule, TrainSettings, fit
 from indelible.train.evaluate import accuracy, predict
+from indelible.train.objective import Distillation, distillation_loss
 from tests.conftest import TinyNet
 
 QUICK: dict[str, Any] = {"epochs": 2, "batch_size": 64}

@@ -24,8 +24,8 @@ def test_a_run_with_a_recipe(net: TinyNet, key: Key) -> None:
     ]
     assert found[0] == found[1]
     assert {method["rows"] for method in found} == {4}  # what is given wins over the recipe
-    assert found[2]["every"] > found[1]["every"]
-    assert found[3]["eps"] > found[1]["eps"]
+    assert found[2] == {**found[1], "eps": 0.0}  # the control: nothing else differs
+    assert found[3]["eps"] > found[1]["eps"] > 0
 
 
 def test_costs_of_the_recipes_at_a_batch_of_128() -> None:

@@ -101,12 +101,14 @@ class EmbeddingMethod(Method):
     """False for a fingerprint, which is read off a model."""
 
     @classmethod
-    def for_codebook(cls, marks: int) -> Mapping[str, Any]:  # noqa: ARG003 - APP's depend on it
-        """Return :attr:`codebook_settings` for so many marks."""
+    def for_codebook(cls, marks: int, start: Start = "scratch") -> Mapping[str, Any]:  # noqa: ARG003 - APP's depend on it
+        """Return :attr:`codebook_settings` for so many marks, in a new network or in a trained one."""
         return cls.codebook_settings
 
     @classmethod
-    def defaults(cls, scale: str, marks: int | None = None, recipe: str | None = None) -> dict[str, Any]:
+    def defaults(
+        cls, scale: str, marks: int | None = None, recipe: str | None = None, start: Start = "scratch"
+    ) -> dict[str, Any]:
         """Return what differs from the paper's settings at a scale, for a codebook of so many marks, with a recipe.
 
         In this order, the later wins: what the scale changes, what the codebook changes, what the recipe changes.
@@ -118,22 +120,25 @@ class EmbeddingMethod(Method):
             )
         return {
             **(cls.cpu_settings if SCALES[scale].name == "cpu" else {}),
-            **({} if marks is None else cls.for_codebook(marks)),
+            **({} if marks is None else cls.for_codebook(marks, start)),
             **({} if recipe is None else cls.recipes[recipe]),
         }
 
     @classmethod
-    def for_key(cls, key: Key, *, scale: str = "cpu", recipe: str | None = None, **settings: Any) -> Self:
+    def for_key(
+        cls, key: Key, *, scale: str = "cpu", recipe: str | None = None, start: Start = "scratch", **settings: Any
+    ) -> Self:
         """Build the method with the defaults that its name has in :func:`embed`.
 
         Args:
             key: The owner's key: a codebook has other defaults than a key with one class.
             scale: As in :func:`embed`.
             recipe: As in :func:`embed`.
+            start: As in :func:`embed`.
             settings: What differs from the defaults.
         """
         check_recipe(recipe, cls, EMBEDDINGS)
-        return cls.of({**cls.defaults(scale, key.marks, recipe), **settings})
+        return cls.of({**cls.defaults(scale, key.marks, recipe, start), **settings})
 
     def key_for(self, key: Key) -> Key:
         """Return the key that this method embeds, made of the one that the owner gave; by default that one."""
@@ -142,6 +147,10 @@ class EmbeddingMethod(Method):
     def passes(self, train: TrainSettings, images: float) -> float | None:  # noqa: ARG002 - methods override it
         """Return the image passes of a training with so many images, to estimate its time; None when unknown."""
         return None
+
+    def short_form(self, key: Key, images: int) -> Mapping[str, Any]:  # noqa: ARG002 - methods override it
+        """Return what this method changes in the scale's training of a trained model, for a key and so many images."""
+        return {}
 
     @abstractmethod
     def run(self, job: "Embedding") -> None:
@@ -265,7 +274,7 @@ def embed(
     """
     check_trainable(model)
     check_is_key(key, Key)
-    name, value = _resolved(method, scale, recipe, settings, key)
+    name, value = _resolved(method, scale, recipe, settings, key, start)
     how = _training(train, scale, start, normalize)
     if must_start(devices, nodes):
         if value.alone:
@@ -288,6 +297,8 @@ def embed(
             raise InputError(f"the method {name!r} runs in one process: {value.alone}. Leave out devices and nodes.")
         how = how.but(precision=precision_for(model, how.precision))
         owner = as_data(data, classes=key.classes)
+        if start == "trained" and not isinstance(train, TrainSettings):
+            how = how.but(**{**value.short_form(key, len(owner)), **(train or {})})
         job = Embedding(
             model=copy.deepcopy(model), data=owner, key=value.key_for(key), settings=how, seed=seed, start=start,
             test=None if test is None else as_data(test, classes=key.classes), method=value.to_json(),
@@ -355,12 +366,13 @@ def _verdict(
 
 
 def _resolved(
-    method: str | EmbeddingMethod, scale: str, recipe: str | None, settings: Mapping[str, Any], key: Key
+    method: str | EmbeddingMethod, scale: str, recipe: str | None, settings: Mapping[str, Any], key: Key,
+    start: Start = "scratch",
 ) -> tuple[str, EmbeddingMethod]:  # fmt: skip
     """Return a method's name and value; a name takes what scale, key and recipe change."""
     if isinstance(method, str):
         info = EMBEDDINGS[method]
-        return info.name, info.build.for_key(key, scale=scale, recipe=recipe, **settings)
+        return info.name, info.build.for_key(key, scale=scale, recipe=recipe, start=start, **settings)
     if recipe is not None:
         raise InputError(
             f"expected no recipe beside a method value, whose settings are its own; got {recipe!r}. Give the method by "

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -72,3 +73,30 @@ class CrossEntropy(Objective):
         """Return the mean cross-entropy of the batch."""
         logits = logits_of(step.model(step.images))
         return F.cross_entropy(logits, step.labels, label_smoothing=self.label_smoothing)
+
+
+def distillation_loss(student: Tensor, teacher: Tensor, *, hard: bool, temperature: float) -> Tensor:
+    """Return how far the student's logits (N, K) are from the teacher's; ``hard``: from the teacher's first choice."""
+    if hard:
+        return F.cross_entropy(student, teacher.argmax(1))
+    wanted, given = (F.log_softmax(logits / temperature, 1) for logits in (teacher, student))
+    # T^2 keeps the size of the gradient: each softmax shrinks it by 1 / T.
+    return temperature**2 * F.kl_div(given, wanted, log_target=True, reduction="batchmean")
+
+
+class Distillation(Objective):
+    """Learn a teacher's answers to the images of each step."""
+
+    def __init__(self, teacher: nn.Module, *, hard: bool, temperature: float) -> None:
+        self.teacher, self.hard, self.temperature = teacher.eval().requires_grad_(False), hard, temperature
+
+    def loss(self, step: Step) -> Tensor:
+        """Return the distance to the teacher's answers."""
+        with torch.no_grad():
+            answers = logits_of(self.teacher(step.images))
+        given = logits_of(step.model(step.images))
+        return distillation_loss(given, answers, hard=self.hard, temperature=self.temperature)
+
+    def passes(self, rows: int) -> int:
+        """Teacher and student see each image."""
+        return 2 * rows
