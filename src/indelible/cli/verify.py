@@ -51,7 +51,7 @@ def _verify_one(arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
     saved, key, test, options = _asked_about(arguments)
     own = None if arguments.suspect is not None else saved
     suspect = _suspect(arguments, saved, key)
-    plan = planned_session(arguments, suspect, key, test, options.get("embedded"))
+    plan = planned_session(arguments, suspect, key, test)
     if plan is not None:
         options |= plan.options
         if wanted():

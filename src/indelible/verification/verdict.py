@@ -48,7 +48,7 @@ class Verdict(JsonFields):
         labels: Labels of the key: ``"codebook"``, ``"fixed"``, ``"keyed"``, ``"untargeted"`` or ``"stored"``.
         hits: Key samples answered with their labels; untargeted ones, with any class but their true one.
         trials: Key samples asked.
-        e_value: Capital of a sequential test at its end.
+        e_value: Capital of the sequential test at its end.
         decoys: Decoy keys asked.
         decoy_rate: Share of hits among the worst decoy key's samples, if decoys were asked.
         null_rate: Chance of a hit for a model that never saw the key, as the test used it; None for the rank test.

@@ -154,6 +154,10 @@ def test_a_server_on_the_command_line(site: Nasty, tmp_path: Path, capsys: pytes
     recount = [*words[:5], "--suspect", tmp_path / "asked.jsonl", "--json"]
     assert main([str(word) for word in recount]) == 0
     assert json.loads(capsys.readouterr().out)["p_value"] == found["p_value"]
+    assert main([str(word) for word in recount[:-1]]) == 0
+    assert "plan: 32 samples of the key: 32 queries" in capsys.readouterr().err, "said, and taken from the log"
+    assert main([str(word) for word in [*recount, "--alpha", "0.05"]]) == 2
+    assert "made with --test codebook --alpha 1e-06" in capsys.readouterr().err
     few = [*words[:7], *words[7:9], "--log", tmp_path / "few.jsonl", "--queries", "7"]
     assert main([str(word) for word in few]) == 2
     assert "every one of its 16 marks: at least 16 queries, got 7" in capsys.readouterr().err
