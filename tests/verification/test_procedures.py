@@ -247,7 +247,7 @@ class TestJson:
             (None, "expected a verdict, a JSON object"),
             ([], "expected a verdict, a JSON object"),
             ({}, r"this is not a verdict \(.*'owned'"),
-            ({"owned": True}, r"this is not a verdict \(.*: 'wsr'"),
+            ({"owned": True}, r"this is not a verdict \(.*: 'hits', .*, 'wsr'"),
         ]
         for wrong, says in wrongs:
             with pytest.raises(DamagedFileError, match=says):

@@ -164,26 +164,20 @@ class NeuralCleanse:
         if min(self.epochs, self.batch_size, self.round_images, self.rows or 1, self.patience) < 1:
             raise InputError("epochs, batch_size, round_images, rows and patience must be at least 1.")
 
-    def search(
-        self, model: nn.Module, data: Data, *, seed: int, normalize: Normalization | None = None,
-        folder: Path | None = None, device: torch.device | str = "cpu", dear: Tensor | None = None,
-        name: str = "neural-cleanse",
-    ) -> Triggers:  # fmt: skip
-        """Search a patch for every class of ``data``; a search found in ``folder`` under ``name`` is continued.
-
-        With ``dear``, (K, 1, H, W), a pixel of a mask costs so many times lambda: a way to keep off some places.
-        """
-        return PatchSearch(self, model, data, seed, normalize, folder, torch.device(device), dear, name).run()
-
 
 class PatchSearch:
-    """A running search; arguments as in :meth:`NeuralCleanse.search`."""
+    """A search of a patch for every class of ``data``; one found in ``folder`` under ``name`` is continued.
+
+    With ``dear``, (K, 1, H, W), a pixel of a mask costs so many times lambda: a way to keep off some places.
+    """
 
     def __init__(
-        self, settings: NeuralCleanse, model: nn.Module, data: Data, seed: int, normalize: Normalization | None,
-        folder: Path | None, device: torch.device, dear: Tensor | None = None, name: str = "neural-cleanse",
+        self, settings: NeuralCleanse, model: nn.Module, data: Data, *, seed: int,
+        normalize: Normalization | None = None, folder: Path | None = None, device: torch.device | str = "cpu",
+        dear: Tensor | None = None, name: str = "neural-cleanse",
     ) -> None:  # fmt: skip
-        self.settings, self.seed, self.normalize, self.device = settings, seed, normalize, device
+        self.settings, self.seed, self.normalize = settings, seed, normalize
+        self.device = device = torch.device(device)
         # On a CPU a larger pass leaves the cache and is slower again; elsewhere it keeps the device busy.
         self.rows = settings.rows or (256 if device.type == "cpu" else 4096)
         self.classes, self.shape = len(data.classes), data.shape

@@ -1,6 +1,6 @@
 """The verdict: what was asked and answered, how likely that is by chance, and what it does and does not prove."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -34,8 +34,8 @@ _NOTES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict(JsonFields):
-    """The outcome of a verification.
+class Verdict(JsonFields, Finding):
+    """The outcome of a verification: a finding, and what follows from it.
 
     Attributes:
         owned: Whether the p-value (corrected, if several verdicts were) is at most ``alpha``.
@@ -73,28 +73,17 @@ class Verdict(JsonFields):
 
     owned: bool
     wsr: float
-    p_value: float
     alpha: float
     queries: int
     test: str
     procedure: str = "binomial"
     labels: str = "fixed"
-    hits: int
-    trials: int
-    e_value: float | None = None
-    decoys: int = 0
-    decoy_rate: float | None = None
-    null_rate: float | None = None
-    counts: Mapping[str, float] = field(default_factory=dict)
     ba: float | None = None
     wsr_embedded: float | None = None
     p_corrected: float | None = None
     family: int = 1
     binding: str = "key"
-    table: tuple[tuple[int, ...], ...] = ()
-    drawn: tuple[int, ...] = ()
     key: str
-    assumptions: tuple[str, ...]
     sentence: str
     versions: dict[str, str] = field(default_factory=lambda: dict(versions()))
 

@@ -14,10 +14,11 @@ from torch import Tensor
 import indelible
 from indelible.base.errors import InputError
 from indelible.cli import main
+from indelible.data.digests import image_digests
 from indelible.keys.content import ContentMark
 from indelible.keys.key import Key
 from indelible.verification import planned, session_plan
-from indelible.verification.suspects import BadAnswerError, HttpSuspect, Persistence, image_digests, read_log
+from indelible.verification.suspects import BadAnswerError, HttpSuspect, Persistence, read_log
 from indelible.verification.suspects.open_suspect import open_suspect
 from tests.conftest import SECRET, SHAPE, stripes
 from tests.verification.suspects.servers import Nasty, misbehaving
@@ -109,7 +110,7 @@ def test_onnx(tmp_path: Path) -> None:
 
 def test_predictions(tmp_path: Path, expected: indelible.Verdict) -> None:
     plan = planned(lambda suspect: indelible.verify(suspect, KEY, CARRIERS, **OPTIONS), seed=1)
-    whole = answered(tmp_path / "whole.csv", plan.digests, images=plan.images)
+    whole = answered(tmp_path / "whole.csv", image_digests(plan), images=plan)
     assert indelible.verify(open_suspect(whole, classes=4), KEY, CARRIERS, **OPTIONS) == expected
     # Two marks were left out: 40 of 320 images.
     samples = KEY.samples(CARRIERS, purpose="verify")
