@@ -3,6 +3,7 @@
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -115,7 +116,7 @@ def test_lambda_against_the_slow_reference() -> None:
         norms = [chance.uniform(1, 100) for _ in slow]
         better = torch.tensor(reached) & (torch.tensor(norms) < state["best"])
         state["best"] = torch.where(better, torch.tensor(norms), state["best"])
-        state = next_costs(state, torch.tensor(reached), cost=1e-3, patience=2, factor=2.0, stop_patience=4)
+        state = next_costs(state, torch.tensor(reached), NeuralCleanse(patience=2, stop_patience=4))
         for reference, done, norm in zip(slow, reached, norms, strict=True):
             reference.round(done, norm)
         for name in names:
@@ -127,15 +128,8 @@ def test_lambda_against_the_slow_reference() -> None:
 @pytest.mark.parametrize("variant", ["original", "paper"])
 def test_folded_classes_equal_class_by_class(net: TinyNet, data: ImageData, variant: str) -> None:
     """One pass for all four classes, one for each, and one for three and one: the same patches."""
-    found = [
-        PatchSearch(
-            NeuralCleanse(variant=variant, epochs=2, batch_size=16, round_images=64, patience=1, rows=rows),  # type: ignore[arg-type]
-            net,
-            data,
-            seed=1,
-        ).run()  # fmt: skip
-        for rows in (512, 1, 48)
-    ]
+    common: dict[str, Any] = {"variant": variant, "epochs": 2, "batch_size": 16, "round_images": 64, "patience": 1}
+    found = [PatchSearch(NeuralCleanse(**common, rows=rows), net, data, seed=1).run() for rows in (512, 1, 48)]
     for other in found[1:]:
         torch.testing.assert_close(found[0].masks, other.masks, rtol=1e-3, atol=1e-4)
         torch.testing.assert_close(found[0].patterns, other.patterns, rtol=1e-3, atol=1e-4)

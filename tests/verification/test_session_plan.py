@@ -9,7 +9,7 @@ import torch
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.keys.key import Key
-from indelible.verification import SessionPlan, session_plan, verify
+from indelible.verification import CodebookPlan, session_plan, verify
 from tests.conftest import SECRET, SHAPE, stripes
 from tests.verification.test_procedures import Counting
 from tests.verification.test_verify import Answering
@@ -37,19 +37,19 @@ def test_only_a_codebook_is_planned() -> None:
 def test_a_codebook_is_planned_mark_by_mark() -> None:
     made = session_plan(BOOK, 16 * 200, wsr=0.9, clean=5)
     assert made is not None
-    assert (made.test, made.samples, made.queries) == ("codebook", 16, 21)
+    assert (made.test, made.carriers, made.queries) == ("codebook", 1, 21)
     assert made.power > 0.99
     assert made.options == {"test": "codebook", "alpha": 1e-6, "queries": 16}
     assert "16 samples of the key, 5 clean images: 21 queries" in made.sentence
     # What is given is asked, in whole carriers; where there are too few, all are asked and the power says so.
     own = session_plan(BOOK, 16 * 200, wsr=0.2, samples=40)
     assert own is not None
-    assert (own.samples, own.queries) == (32, 32)
+    assert (own.carriers, own.queries) == (2, 32)
     assert 0.0 < own.power < 0.99
     assert session_plan(BOOK, 32, wsr=0.2) == own
     stopping = session_plan(BOOK, 16 * 3, wsr=0.9, test="sequential")
     assert stopping is not None
-    assert (stopping.test, stopping.samples % 16) == ("sequential", 0)
+    assert (stopping.test, stopping.queries % 16) == ("sequential", 0)
     assert "at most" in stopping.sentence
     with pytest.raises(InputError, match="every one of its 16 marks: at least 16 queries, got 15"):
         session_plan(BOOK, 16 * 200, samples=15)
@@ -59,10 +59,10 @@ def test_a_plan_is_kept_as_json() -> None:
     made = session_plan(BOOK, 900)
     assert made is not None
     document: dict[str, Any] = json.loads(json.dumps(made.to_json()))
-    assert SessionPlan.from_json(document) == made
-    for wrong in ({}, {**document, "samples": 1.5}, {**document, "test": 3}, {**document, "alpha": "x"}):
+    assert CodebookPlan.from_json(document) == made
+    for wrong in ({}, {**document, "carriers": 1.5}, {**document, "test": 3}, {**document, "alpha": "x"}):
         with pytest.raises(DamagedFileError, match="plan of a session"):
-            SessionPlan.from_json(wrong)
+            CodebookPlan.from_json(wrong)
 
 
 @pytest.mark.parametrize("test", ["codebook", "sequential"])

@@ -9,8 +9,9 @@ from scipy.stats import binom, binomtest, combine_pvalues, false_discovery_contr
 
 from indelible.base.errors import InputError
 from indelible.verification.findings import paired_finding
-from indelible.verification.planner import QueryPlan, needed_hits, plan, power_of
+from indelible.verification.planner import QueryPlan, needed_hits, plan
 from indelible.verification.statistics.exact_tests import (
+    binomial_tail,
     decoys_for,
     fisher_p_value,
     holm,
@@ -119,7 +120,9 @@ class TestPlanner:
         found = plan(wsr, alpha=1e-6, power=0.99, null_rate=0.1)
         assert found.queries == queries
         assert found.power >= 0.99
-        assert power_of(queries - 1, wsr=wsr, null_rate=0.1, alpha=1e-6) < 0.99
+        fewer = needed_hits(queries - 1, 0.1, 1e-6)
+        assert fewer is not None
+        assert binomial_tail(fewer, queries - 1, wsr) < 0.99
 
     @pytest.mark.parametrize(("hits", "trials"), [(14, 30), (18, 50), (28, 100)])
     def test_known_hits(self, hits: int, trials: int) -> None:
@@ -127,11 +130,13 @@ class TestPlanner:
         assert needed_hits(5, 0.1, 1e-6) is None
 
     def test_power_by_the_slow_sum(self) -> None:
-        queries, wsr, rate, alpha = 14, 0.5, 1 / 9, 1e-3
+        wsr, rate, alpha = 0.5, 1 / 9, 1e-3
+        found = plan(wsr, alpha=alpha, power=0.6, null_rate=rate)
+        queries = found.queries
         chances = [math.comb(queries, hits) * wsr**hits * (1 - wsr) ** (queries - hits) for hits in range(queries + 1)]
         shown = [float(binom.sf(hits - 1, queries, rate)) <= alpha for hits in range(queries + 1)]
         total = sum(chance for chance, enough in zip(chances, shown, strict=True) if enough)
-        assert power_of(queries, wsr=wsr, null_rate=rate, alpha=alpha) == pytest.approx(total)
+        assert found.power == pytest.approx(total)
 
     def test_a_plan_is_json(self) -> None:
         found = plan(0.5, null_rate=1 / 9)

@@ -23,15 +23,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
-from indelible.base.errors import UnknownNameError
 from indelible.base.seeding import derive_seed
 from indelible.models import build_model
 from indelible.nn.outputs import logits_of
 from indelible.nn.surgery import fresh_copy
 from indelible.train import Objective, Schedule, Step
 from indelible.train.evaluate import check_classifier
-
-_LABELS = ("hard", "soft")
 
 
 def distillation_loss(student: Tensor, teacher: Tensor, *, hard: bool, temperature: float) -> Tensor:
@@ -84,11 +81,6 @@ class Extraction(RemovalAttack):
     momentum: float = 0.9
     weight_decay: float = 5e-4
     batch_size: int = 128
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.labels not in _LABELS:
-            raise UnknownNameError("kind of label", self.labels, _LABELS)
 
     def alone(self) -> str:
         """Several processes can share it, if the student is of the stolen model's class."""

@@ -7,18 +7,18 @@ from indelible.cli.options import emit
 from indelible.data.images import Data
 from indelible.keys.key import Key
 from indelible.verification import codebook_plan, plan
-from indelible.verification.planner import SessionPlan, session_plan
+from indelible.verification.planner import CodebookPlan, session_plan
 from indelible.verification.procedures import procedure_for
 from indelible.verification.suspects import HttpSuspect, PredictionFile
 
 
-def planned_session(arguments: argparse.Namespace, suspect: object, key: Key, test: Data) -> SessionPlan | None:
+def planned_session(arguments: argparse.Namespace, suspect: object, key: Key, test: Data) -> CodebookPlan | None:
     """Return the plan of a session with a server, or that of a query log; None for other suspects and keys.
 
     A server is asked only as many queries about a codebook as a verdict needs, unless ``--queries all`` is given.
     """
     if isinstance(suspect, PredictionFile) and isinstance(suspect.about.get("plan"), dict):
-        found = SessionPlan.from_json(suspect.about["plan"])
+        found = CodebookPlan.from_json(suspect.about["plan"])
         if (found.test, found.alpha) != (procedure_for(arguments.test, key).name, arguments.alpha):
             raise InputError(
                 f"this query log was made with --test {found.test} --alpha {found.alpha:g}, got "

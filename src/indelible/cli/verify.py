@@ -27,7 +27,7 @@ from indelible.data.digests import image_digests
 from indelible.data.images import Data
 from indelible.report.format import p_value, percent
 from indelible.train.devices import pinned_threads
-from indelible.verification import SessionPlan, Suspect, as_suspect, corrected, planned
+from indelible.verification import CodebookPlan, Suspect, as_suspect, corrected, planned
 from indelible.verification.careful_queries import order_seed
 from indelible.verification.suspects import ModuleSuspect
 
@@ -126,7 +126,7 @@ def _suspect(arguments: argparse.Namespace, saved: indelible.Run | None, key: in
 
 def _verdict(
     arguments: argparse.Namespace, suspect: Suspect, key: indelible.Key, test: Data, options: dict[str, Any],
-    plan: SessionPlan | None,
+    plan: CodebookPlan | None,
 ) -> indelible.Verdict:  # fmt: skip
     if arguments.log is None:
         return indelible.verify(suspect, key, test, **options)

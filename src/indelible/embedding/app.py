@@ -39,7 +39,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from indelible.base.checks import check_batch, check_is_key, check_module
-from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.errors import InputError
 from indelible.data.augment import Augmentation, Normalization, Share, denormalise, normalise, to_float
 from indelible.data.batches import Batches
 from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
@@ -47,11 +47,10 @@ from indelible.embedding.mixing import OwnLoop, marked_rows
 from indelible.embedding.watermark_passes import WatermarkPasses
 from indelible.keys.key import Key
 from indelible.nn.collectives import GradientSync, average, processes, unscaled
-from indelible.nn.perturbation import NORMS, Norm
+from indelible.nn.perturbation import Norm
 from indelible.train import CrossEntropy, TrainSettings
 from indelible.train.objective import Objective, Step
 
-_BATCHES = ("mixed", "clean")
 _MOST = 0.1  # to which a head start raises alpha
 _RANGE = 0.05  # how far beyond [0, 1] an augmentation may take a pixel
 
@@ -216,13 +215,6 @@ class AdversarialPerturbation(EmbeddingMethod):
     head_start: int = 0
     fraction: float = 0.01
     negatives: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.norm not in NORMS:
-            raise UnknownNameError("norm", self.norm, NORMS)
-        if self.batch not in _BATCHES:
-            raise UnknownNameError("meaning of the ordinary batch", self.batch, _BATCHES)
 
     @classmethod
     def for_codebook(cls, marks: int) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ docs/evidence.md say which part is committed, shown or kept, and what a part tha
 
 :func:`check_images` derives the marks from the shown seeds and draws them on the shown carriers, so that no image of a
 sample has to be trusted: its digest is what the query log must hold. From the answers in the log,
-:func:`indelible.evidence.decision.decide_codebook` computes the p-value again.
+:func:`indelible.evidence.decision.judge` computes the p-value again.
 """
 
 import hashlib

@@ -47,7 +47,7 @@ class LoggedSuspect:
         known = self.log.recorded.answers
         rows = torch.tensor([row for name, row in _different(images).items() if name not in known], dtype=torch.int64)
         self._check_budget(len(rows), f"{len(rows)} images are still to be asked")
-        batch = self.inner.batch if isinstance(self.inner, HttpSuspect) else _BATCH
+        batch = self.inner.format.batch if isinstance(self.inner, HttpSuspect) else _BATCH
         with Progress("asking the suspect", len(rows)) as bar:
             for part in rows.split(batch) if len(rows) else ():
                 self._ask(images[part])

@@ -29,7 +29,7 @@ import itertools
 import operator
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -80,14 +80,8 @@ def needed_hits(trials: int, null_rate: float, alpha: float) -> int | None:
     return None if fewest > trials else fewest
 
 
-def power_of(queries: int, *, wsr: float, null_rate: float, alpha: float) -> float:
-    """Return the chance that ``queries`` key samples give p <= alpha on a model of success rate ``wsr``, exactly."""
-    hits = needed_hits(queries, null_rate, alpha)
-    return 0.0 if hits is None else binomial_tail(hits, queries, wsr)
-
-
 def plan(wsr: float, *, alpha: float = 1e-6, power: float = 0.99, null_rate: float = 0.1) -> QueryPlan:
-    """Return the fewest queries with the wanted power; arguments as in :func:`power_of`."""
+    """Return the fewest queries that give p <= alpha on a model of success rate ``wsr`` with the wanted power."""
     _check_shares(alpha=alpha, power=power, null_rate=null_rate)
     if not null_rate < wsr <= 1.0:
         raise InputError(
@@ -102,15 +96,45 @@ def plan(wsr: float, *, alpha: float = 1e-6, power: float = 0.99, null_rate: flo
 
 @dataclass(frozen=True, kw_only=True)
 class CodebookPlan(JsonFields):
-    """How many carriers to ask with every mark, and how many images with a mark that makes in all."""
+    """How many carriers to ask with every mark, and the power that this gives at a WSR of ``wsr``.
 
+    ``queries`` are all together: the carriers with every mark, and ``clean`` images without one, for BA. Of the test
+    ``sequential``, they are the most that it asks.
+    """
+
+    test: str
+    marks: int
     carriers: int
+    clean: int = 0
     queries: int
     power: float
     wsr: float
     classes: int
-    marks: int
     alpha: float
+
+    @property
+    def sentence(self) -> str:
+        """The plan of a session in words."""
+        most, asked = "at most " if self.test == "sequential" else "", self.queries - self.clean
+        clean = f", {self.clean} clean images" if self.clean else ""
+        return (
+            f"plan: {most}{asked} samples of the key{clean}: {self.queries} queries. A suspect with a WSR of "
+            f"{100 * self.wsr:g} % gets its verdict at alpha {self.alpha:g} with probability {self.power:.3f}."
+        )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The plan as options of :func:`indelible.verify`."""
+        return {"test": self.test, "alpha": self.alpha, "queries": self.queries - self.clean}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "CodebookPlan":
+        """Rebuild a plan, as a query log holds it."""
+        try:
+            check_settings(cls, value, "field of a plan")
+            return cls(**value)
+        except (InputError, TypeError) as error:
+            raise DamagedFileError("this is not the plan of a session. Ask anew, with another log.") from error
 
 
 def codebook_plan(
@@ -120,7 +144,7 @@ def codebook_plan(
     """Return the fewest carriers of each mark with the wanted power, by ``draws`` simulated models.
 
     ``marks`` is by default what a key of so many classes has; ``wrong`` is the share of the misses that are answered
-    with a wrong class. Of a ``sequential`` test, ``queries`` is the most that it asks.
+    with a wrong class.
     """
     if classes < 2:
         raise InputError(f"a task has 2 classes or more, got {classes}.")
@@ -144,7 +168,8 @@ def codebook_plan(
         if fewer >= power:
             enough, reached = enough - step, fewer
     return CodebookPlan(
-        carriers=enough, queries=enough * count, power=reached, wsr=wsr, classes=classes, marks=count, alpha=alpha,
+        test="sequential" if sequential else "codebook", marks=count, carriers=enough, queries=enough * count,
+        power=reached, wsr=wsr, classes=classes, alpha=alpha,
     )  # fmt: skip
 
 
@@ -189,50 +214,10 @@ def _simulated(
     return answer_counts(answers, true, classes), drawn
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionPlan(JsonFields):
-    """What a session asks of a codebook, at most, and the power that this gives at a WSR of ``wsr``.
-
-    ``queries`` are all together: ``samples`` of the key, and ``clean`` images without a mark, for BA.
-    """
-
-    test: str
-    samples: int
-    clean: int
-    queries: int
-    power: float
-    wsr: float
-    alpha: float
-
-    @property
-    def sentence(self) -> str:
-        """The plan in words."""
-        most = "at most " if self.test == "sequential" else ""
-        clean = f", {self.clean} clean images" if self.clean else ""
-        return (
-            f"plan: {most}{self.samples} samples of the key{clean}: {self.queries} queries. A suspect with a WSR of "
-            f"{100 * self.wsr:g} % gets its verdict at alpha {self.alpha:g} with probability {self.power:.3f}."
-        )
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The plan as options of :func:`indelible.verify`."""
-        return {"test": self.test, "alpha": self.alpha, "queries": self.samples}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "SessionPlan":
-        """Rebuild a plan, as a query log holds it."""
-        try:
-            check_settings(cls, value, "field of a plan")
-            return cls(**value)
-        except (InputError, TypeError) as error:
-            raise DamagedFileError("this is not the plan of a session. Ask anew, with another log.") from error
-
-
 def session_plan(
     key: Key, available: int, *, test: str = "auto", alpha: float = 1e-6, wsr: float | None = None,
     power: float = 0.99, samples: int | None = None, clean: int = 0, wrong: float = 0.0,
-) -> SessionPlan | None:  # fmt: skip
+) -> CodebookPlan | None:  # fmt: skip
     """Return what to ask; None for other keys than a codebook, and for the test ``relearning``.
 
     Of the key, ``available`` samples are there; where more are needed, all are asked, and ``power`` says less.
@@ -247,15 +232,16 @@ def session_plan(
             f"a codebook asks every one of its {marks} marks: at least {marks} queries, got {most}. Here {available} "
             "are possible."
         )
-    rate = 0.1 if wsr is None else wsr
+    rate, sequential = 0.1 if wsr is None else wsr, name == "sequential"
     settings: dict[str, Any] = {
-        "wsr": rate, "classes": key.classes, "marks": marks, "alpha": alpha, "wrong": wrong,
-        "sequential": name == "sequential",
+        "classes": key.classes, "marks": marks, "alpha": alpha, "wrong": wrong, "sequential": sequential
     }  # fmt: skip
-    each, reached = most // marks, None
-    if samples is None and (found := codebook_plan(power=power, **settings)).carriers <= each:
-        each, reached = found.carriers, found.power
-    return SessionPlan(
-        test=name, samples=each * marks, clean=clean, queries=each * marks + clean,
-        power=codebook_power(each, **settings) if reached is None else reached, wsr=rate, alpha=alpha,
-    )  # fmt: skip
+    each = most // marks
+    found = codebook_plan(rate, power=power, **settings) if samples is None else None
+    if found is None or found.carriers > each:
+        reached = codebook_power(each, wsr=rate, **settings)
+        found = CodebookPlan(
+            test=name, marks=marks, carriers=each, queries=each * marks, power=reached, wsr=rate, classes=key.classes,
+            alpha=alpha,
+        )  # fmt: skip
+    return replace(found, clean=clean, queries=found.queries + clean)

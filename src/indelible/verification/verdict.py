@@ -141,12 +141,6 @@ def verify(
         if number is not None and number < 1:
             raise InputError(f"{name} must be at least 1, got {number}.")
     procedure = procedure_for(test, key)
-    if key.labels == "keyed" and embedded is None:
-        # Any other images would have other labels, and the answer would be a wrong "not shown".
-        raise InputError(
-            "keyed labels are asked on the very samples that were embedded. Give embedded=protected.samples, "
-            "embedded=WatermarkSamples.load(FILE), or embedded=key.samples(OWNER_IMAGES, purpose='embed')."
-        )
     images = None if carriers is None else as_data(carriers, classes=key.classes)
     asked = SuspectQueries(
         suspect=as_suspect(suspect, normalize=normalize), key=key, carriers=images, alpha=alpha, decoys=decoys,

@@ -86,7 +86,7 @@ def test_a_model_that_knows_the_marks_is_shown_and_a_stranger_is_not(expected: i
 def test_one_carrier_a_mark_is_enough() -> None:
     made = session_plan(KEY, 16 * 20, wsr=1.0)
     assert made is not None
-    assert made.samples == 16
+    assert made.carriers == 1
     assert indelible.verify(Direct(), KEY, CARRIERS, **made.options, **OPTIONS).queries == 16
 
 
@@ -151,7 +151,7 @@ def test_a_server_on_the_command_line(site: Nasty, tmp_path: Path, capsys: pytes
     words += ["--input", "dtype=uint8", "--log", tmp_path / "asked.jsonl", "--wsr", "0.9", "--json"]
     assert main([str(word) for word in words]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["plan"]["test"], found["plan"]["samples"], found["queries"]) == ("codebook", 32, 32)
+    assert (found["plan"]["test"], found["plan"]["carriers"], found["queries"]) == ("codebook", 2, 32)
     recount = [*words[:5], "--suspect", tmp_path / "asked.jsonl", "--json"]
     assert main([str(word) for word in recount]) == 0
     assert json.loads(capsys.readouterr().out)["p_value"] == found["p_value"]

@@ -91,15 +91,6 @@ class HttpSuspect:
         )  # fmt: skip
         weakref.finalize(self, self._client.close)  # whoever forgets to close it leaves no open connection behind
 
-    @property
-    def batch(self) -> int:
-        """Images of one request, at most."""
-        return self.format.batch
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
-
     def describe(self) -> dict[str, Any]:
         """Return what was asked, for logs and evidence; no headers."""
         return {"kind": "http", **self.format.describe()}
