@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from indelible.attacks.base import Removal, RemovalAttack
@@ -94,7 +93,7 @@ class Trials:
             self.keep(value, model)
         except InputError:
             # A rate too large for this network is no reason to lose the milder models.
-            if not self.kept or _finite(model):
+            if not self.kept or all(bool(value.isfinite().all()) for value in model.state_dict().values()):
                 raise
             return False
         return True
@@ -181,7 +180,3 @@ def try_rounds(job: Removal, rounds: int, train: Callable[[nn.Module, int, Data]
         train(model, number, trials.fitting)
         trials.keep(number, model)
     trials.settle("rounds", ba_drop)
-
-
-def _finite(model: nn.Module) -> bool:
-    return all(bool(torch.isfinite(value).all()) for value in model.state_dict().values() if value.is_floating_point())

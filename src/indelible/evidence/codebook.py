@@ -173,7 +173,7 @@ def _asked(
 def pool_rows(seed: bytes, number: int, size: int, each: int) -> list[int]:
     """Return the places in a pool of the images that mark ``number`` is asked with; ``size`` images belong to it."""
     # The mark orders whatever stands in its pool: numbers here, in place of images.
-    places = UnrelatedMark(secret=seed, shape=(1, 1, 1), pool=torch.arange(size)).draw(each, "verify")
+    places = UnrelatedMark(secret=seed, shape=(1, 1, 1), pool=torch.arange(size)).samples(None, each, "verify")
     return [number * size + place for place in places.tolist()]
 
 

@@ -66,7 +66,7 @@ def judge(stated: "Commitment", questions: Questions, ask: Callable[[Tensor], Te
         found = findings.codebook_finding(counts, drawn, trials=trials, carriers=answers.shape[1])
         binding = _BINDING[stated.codebook["carriers"]]
         more = {**found.counts, "drawn": drawn.tolist(), "table": counts.tolist(), "binding": binding}
-    elif questions.plain is not None:
+    elif questions.plain is not None and true is not None:
         # Held against the carriers' classes: other committed labels would hit by themselves.
         before, *others = [
             ask(images) != true for images in (questions.plain, *(one.images for one in questions.decoys))
@@ -74,7 +74,7 @@ def judge(stated: "Commitment", questions: Questions, ask: Callable[[Tensor], Te
         found = findings.paired_finding(before, given != true, others, alpha)
         more = dict(found.counts)
     elif stated.test == KEYED:  # a sample without a true class can hit with any answer
-        free = None if stated.key["kind"] == "unrelated" else int((given != true).sum())
+        free = None if true is None or stated.key["kind"] == "unrelated" else int((given != true).sum())
         found = findings.keyed_finding(int((given == labels).sum()), len(given), free, classes)
     else:
         decoys = [(int(one.hits(ask(one.images)).sum()), len(one)) for one in questions.decoys]

@@ -14,11 +14,6 @@
 ``auto`` is ``codebook`` for a codebook, ``keyed`` for keyed labels, ``paired`` for untargeted samples, ``references``
 for a fingerprint and ``binomial`` for a fixed target. The statistics are pure functions in
 :mod:`indelible.verification.statistics`.
-
-An untargeted sample is a hit when it is answered wrongly, and every model is wrong now and then. What counts is how
-much more often than on the same images without the mark, and with other keys' marks: ``paired`` asks both. Of the
-carriers that the model gets right, it counts those that the mark turns wrong; a model that is bad at its task has few
-of these and gains nothing.
 """
 
 from collections.abc import Callable, Mapping

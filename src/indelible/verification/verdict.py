@@ -178,25 +178,23 @@ def corrected(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
 
 def _origin(key: Key, carriers: Data | None) -> tuple[str, str, str]:
     """Return who could have chosen what was asked, what that assumes, and what a forger could choose; or empty text."""
-    found = "key", "", ""
     if key.fingerprint is not None:
         free = (
             "queries and labels of a fingerprint are found by optimisation, and anybody can find such ones that many "
             "independent models answer alike: it is forgeable"
         )
-        found = "none", "", free
-    elif key.scheme == "paper":
+        return "none", "", free
+    if key.scheme == "paper":
         public = "the mark is the paper's public one"
-        found = "none", f"{public}: anybody could claim it, so it proves nothing by itself", public
-    elif key.kind == "unrelated" and key.pool is not None and key.labels == "fixed":
+        return "none", f"{public}: anybody could claim it, so it proves nothing by itself", public
+    if key.kind == "unrelated" and key.pool is not None and key.labels == "fixed":
         free = "whoever made the key chose the second data set, and any model may know its images as the target class"
-        foreign = "decoys are generated images: the second data set is assumed to be as foreign to the model"
-        found = "none", foreign, free
-    elif key.labels == "codebook" and key.kind != "unrelated":
-        found = "auditor", "the carriers were not chosen by whoever made the key: the auditor brought them", ""
-        if carriers is not None and key.is_bound_to(carriers):
-            found = "carriers", "", ""
-    return found
+        return "none", "decoys are generated images: the second data set is assumed to be as foreign to the model", free
+    if key.labels != "codebook" or key.kind == "unrelated":
+        return "key", "", ""
+    if carriers is not None and key.is_bound_to(carriers):
+        return "carriers", "", ""
+    return "auditor", "the carriers were not chosen by whoever made the key: the auditor brought them", ""
 
 
 def _sentence(owned: bool, found: Finding, test: str, key: Key, free: str) -> str:
