@@ -96,28 +96,26 @@ class Recorded:
     def _start(self, entry: Mapping[str, Any]) -> None:
         known = entry.get("format") == _FORMAT
         self._need(known, f"format {entry.get('format')!r:.20}, this version reads {_FORMAT}")
-        classes, suspect, about = (entry.get(name) for name in ("classes", "suspect", "about"))
-        if type(classes) is not int or classes < 2 or not isinstance(suspect, dict) or not isinstance(about, dict):
-            self._need(False, "it does not say who is asked and for how many classes")
-        else:
-            self.classes, self.suspect, self.about = classes, suspect, about
+        given: list[Any] = [entry.get(name) for name in ("classes", "suspect", "about")]
+        classes, suspect, about = given
+        whole = type(classes) is int and classes >= 2 and isinstance(suspect, dict) and isinstance(about, dict)
+        self._need(whole, "it does not say who is asked and for how many classes")
+        self.classes, self.suspect, self.about = classes, suspect, about
 
     def _ask(self, entry: Mapping[str, Any]) -> None:
-        images = entry.get("images")
-        if not isinstance(images, list) or not images or not all(map(is_hash, images)):
-            images = []
-        self._need(bool(images), "a question without digests of images")
+        images: Any = entry.get("images")
+        named = isinstance(images, list) and bool(images) and all(map(is_hash, images))
+        self._need(named, "a question without digests of images")
         once = entry.get("request") == self.requests and len(set(images)) == len(images)
         self._need(once, "questions are not numbered one after the other, or one holds an image twice")
         self._need(self.answers.keys().isdisjoint(images), "an image that was answered already is asked again")
         self._asked, self.requests, self.sent = images, self.requests + 1, self.sent + len(images)
 
     def _answer(self, entry: Mapping[str, Any]) -> None:
-        labels = entry.get("labels")
-        if not isinstance(labels, list) or not all(type(one) is int and 0 <= one < self.classes for one in labels):
-            labels = []
-        whole = len(labels) == len(self._asked)
-        self._need(whole, "an answer is not one label 0..classes - 1 for each image")
+        labels: Any = entry.get("labels")
+        whole = isinstance(labels, list) and len(labels) == len(self._asked)
+        known = whole and all(type(one) is int and 0 <= one < self.classes for one in labels)
+        self._need(known, "an answer is not one label 0..classes - 1 for each image")
         self.answers.update(zip(self._asked, labels, strict=True))
         self._asked = []
 
