@@ -13,7 +13,7 @@ pixels decide nothing.
 | sticky | skewed, and answers come in runs of five; for tests that do not assume independent answers |
 | uneven | to each key's samples the target at a rate of the key's own, drawn from Beta(0.5, 4) |
 
-The sequential test is looked at after every query. Power: suspects that know the key at a given rate, asked as many
+The sequential test is looked at after every mark. Power: suspects that know the key at a given rate, asked as many
 queries as planned.
 
 The tests of a codebook are also put to suspects that try to be mistaken for marked ones
@@ -56,9 +56,7 @@ CASES: Sequence[tuple[str, str, Sequence[str]]] = (
     ("codebook", "codebook", ("skewed", "sticky")),
     ("sequential", "codebook", ("skewed",)),
     ("keyed", "keyed", _ANY),
-    ("sequential", "keyed", ("skewed", "constant", "sticky")),
     ("binomial", "fixed", ("skewed", "constant", "uneven")),
-    ("sequential", "fixed", ("skewed", "constant")),
     ("paired", "fixed", ("skewed", "accurate")),
     ("decoys", "fixed", ("skewed", "sticky")),
 )

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from indelible.attacks.neural_cleanse import NeuralCleanse
+from indelible.attacks.neural_cleanse import NeuralCleanse, PatchSearch
 from indelible.base.allocator import keep_freed_memory
 from indelible.base.progress import silenced
 from indelible.data.images import ImageData
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     def ours(rows: int | None) -> int:
         settings = NeuralCleanse(variant=chosen.variant, epochs=1, batch_size=chosen.batch_size, rows=rows)
         with silenced():
-            return settings.search(model, data, seed=0).images
+            return PatchSearch(settings, model, data, seed=0).run().images
 
     ways: dict[str, Callable[[], int]] = {
         "loop": lambda: loop(model, data, chosen.batch_size),

@@ -31,7 +31,6 @@ from indelible.data.digests import image_digests
 from indelible.data.images import Data
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.labels import keyed_labels
-from indelible.keys.unrelated import UnrelatedMark
 from indelible.nn.outputs import logits_of
 from indelible.train.evaluate import predict
 from indelible.verification.statistics.exact_tests import keyed_p_value
@@ -129,7 +128,7 @@ def ground_key(
     plain, best = carriers.gather(fresh.carriers).images, (-1.0, b"")
     for secret in secrets:
         mark = _with_secret(template, secret).mark()
-        marked = mark.draw(len(plain), "verify") if isinstance(mark, UnrelatedMark) else mark.apply(plain)
+        marked = mark.samples(plain, len(plain), "verify")
         hits = [float(fresh.hits(predict(model, marked)).float().mean()) for model in models]
         best = max(best, (sum(hits) / len(hits), secret))
     return _with_secret(template, best[1]), best[0]

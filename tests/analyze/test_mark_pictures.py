@@ -53,7 +53,7 @@ def test_sizes_that_do_not_fit_are_left_out() -> None:
 def test_an_unrelated_key_shows_its_own_images() -> None:
     key = Key.create(kind="unrelated", classes=4, shape=SHAPE, target=0, secret=SECRET)
     shown = samples(key, stripes(8)).pictures[3]
-    assert torch.equal(shown.image(), key.mark().draw(1, "verify")[0])  # type: ignore[attr-defined]
+    assert torch.equal(shown.image(), key.mark().samples(None, 1, "verify")[0])
     assert replace(key, kind="content").mark() is not None
 
 
@@ -73,7 +73,7 @@ def test_a_codebook_shows_every_mark_with_its_class(kind: str) -> None:
     assert all(one.row == "mark" for one in made.pictures)
     for mark, one in zip(book.marks, shown, strict=True):
         if isinstance(mark, UnrelatedMark):
-            assert torch.equal(one.image(), mark.draw(1, "verify")[0])
+            assert torch.equal(one.image(), mark.samples(None, 1, "verify")[0])
             assert one.changed is None
         else:
             assert torch.equal(one.image(), mark.apply(data.images[2:3])[0])

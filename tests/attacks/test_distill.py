@@ -107,7 +107,7 @@ def test_resumes_to_the_same_bits(
 
 
 def test_refusals(net: TinyNet, data: ImageData) -> None:
-    with pytest.raises(InputError, match="kind of label 'both'"):
+    with pytest.raises(InputError, match="unknown labels 'both': choose one of hard, soft"):
         Extraction(labels="both")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="temperature"):
         Extraction(temperature=0.0)

@@ -74,9 +74,7 @@ def test_a_price_scales_the_gradient_of_the_mask() -> None:
     dear[:, :, :, 16:] = 10.0
     # Of the variant "paper" lambda is fixed; its masks have a channel for each colour, which a price is shared by.
     settings = NeuralCleanse(variant="paper", epochs=1, batch_size=16, cost=0.5)
-    first = [
-        PatchSearch(settings, Blind(), stripes(16), 0, None, None, torch.device("cpu"), given) for given in (None, dear)
-    ]
+    first = [PatchSearch(settings, Blind(), stripes(16), seed=0, dear=given) for given in (None, dear)]
     for search in first:
         search.run()
     plain, priced = (search.state["raw_masks.mean"] for search in first)
@@ -104,8 +102,8 @@ def test_the_second_search_finds_the_second_mark() -> None:
     """Two marks lead to one class; the dear place of the first drives the second search to the other."""
     search = NeuralCleanse(epochs=60, batch_size=16, round_images=64)
     places = (slice(1, 4), slice(27, 30)), (slice(28, 31), slice(1, 4))
-    first = search.search(TwoCorners(), stripes(128), seed=0)
-    second = search.search(TwoCorners(), stripes(128), seed=1, dear=prices([first.masks], 9.0))
+    first = PatchSearch(search, TwoCorners(), stripes(128), seed=0).run()
+    second = PatchSearch(search, TwoCorners(), stripes(128), seed=1, dear=prices([first.masks], 9.0)).run()
     inside = [
         [float(found.masks[2, 0][place].sum() / found.masks[2, 0].sum()) for place in places]
         for found in (first, second)

@@ -3,6 +3,7 @@
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -106,7 +107,7 @@ class Slow:
 def test_lambda_against_the_slow_reference() -> None:
     """Twenty classes, a hundred rounds of random success and norms."""
     chance = random.Random(0)
-    search = PatchSearch(NeuralCleanse(), TinyNet(20), stripes(20, 4), 0, None, None, torch.device("cpu"))
+    search = PatchSearch(NeuralCleanse(), TinyNet(20), stripes(20, 4), seed=0)
     names = neural_cleanse._COSTS
     state: State = {name: search.state[name][:1].repeat(20) for name in names}
     slow = [Slow() for _ in range(20)]
@@ -115,7 +116,7 @@ def test_lambda_against_the_slow_reference() -> None:
         norms = [chance.uniform(1, 100) for _ in slow]
         better = torch.tensor(reached) & (torch.tensor(norms) < state["best"])
         state["best"] = torch.where(better, torch.tensor(norms), state["best"])
-        state = next_costs(state, torch.tensor(reached), cost=1e-3, patience=2, factor=2.0, stop_patience=4)
+        state = next_costs(state, torch.tensor(reached), NeuralCleanse(patience=2, stop_patience=4))
         for reference, done, norm in zip(slow, reached, norms, strict=True):
             reference.round(done, norm)
         for name in names:
@@ -127,12 +128,8 @@ def test_lambda_against_the_slow_reference() -> None:
 @pytest.mark.parametrize("variant", ["original", "paper"])
 def test_folded_classes_equal_class_by_class(net: TinyNet, data: ImageData, variant: str) -> None:
     """One pass for all four classes, one for each, and one for three and one: the same patches."""
-    found = [
-        NeuralCleanse(variant=variant, epochs=2, batch_size=16, round_images=64, patience=1, rows=rows).search(  # type: ignore[arg-type]
-            net, data, seed=1
-        )
-        for rows in (512, 1, 48)
-    ]
+    common: dict[str, Any] = {"variant": variant, "epochs": 2, "batch_size": 16, "round_images": 64, "patience": 1}
+    found = [PatchSearch(NeuralCleanse(**common, rows=rows), net, data, seed=1).run() for rows in (512, 1, 48)]
     for other in found[1:]:
         torch.testing.assert_close(found[0].masks, other.masks, rtol=1e-3, atol=1e-4)
         torch.testing.assert_close(found[0].patterns, other.patterns, rtol=1e-3, atol=1e-4)
@@ -156,7 +153,7 @@ class Planted(nn.Module):
 
 def test_recovers_a_planted_trigger() -> None:
     """Of the recovered mask, most lies on the nine pixels; the class stands out, and its pattern is white there."""
-    found = NeuralCleanse(epochs=75, batch_size=16, round_images=64).search(Planted(), stripes(128), seed=0)
+    found = PatchSearch(NeuralCleanse(epochs=75, batch_size=16, round_images=64), Planted(), stripes(128), seed=0).run()
     mask = found.masks[2, 0]
     inside = float(mask[1:4, 27:30].sum() / mask.sum())
     whole = mask > 0.5
@@ -174,7 +171,7 @@ def test_recovers_a_planted_trigger() -> None:
 def test_resumes_to_the_same_bits(
     net: TinyNet, data: ImageData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = QUICK.search(net, data, seed=1)
+    whole = PatchSearch(QUICK, net, data, seed=1).run()
     monkeypatch.setattr(neural_cleanse, "_SAVE_SECONDS", -1.0)
     original, rounds = PatchSearch._advance, []
 
@@ -186,14 +183,14 @@ def test_resumes_to_the_same_bits(
 
     monkeypatch.setattr(PatchSearch, "_advance", crash)
     with pytest.raises(KeyboardInterrupt):
-        QUICK.search(net, data, seed=1, folder=tmp_path)
-    resumed = QUICK.search(net, data, seed=1, folder=tmp_path)
+        PatchSearch(QUICK, net, data, seed=1, folder=tmp_path).run()
+    resumed = PatchSearch(QUICK, net, data, seed=1, folder=tmp_path).run()
     same(whole, resumed)
     before = len(rounds)
-    same(whole, QUICK.search(net, data, seed=1, folder=tmp_path))
+    same(whole, PatchSearch(QUICK, net, data, seed=1, folder=tmp_path).run())
     assert len(rounds) == before
     with pytest.raises(InputError, match="other settings"):
-        QUICK.search(net, data, seed=2, folder=tmp_path)
+        PatchSearch(QUICK, net, data, seed=2, folder=tmp_path).run()
 
 
 def same(one: Triggers, other: Triggers) -> None:
@@ -204,7 +201,7 @@ def same(one: Triggers, other: Triggers) -> None:
 
 def test_the_model_is_left_alone(net: TinyNet, data: ImageData) -> None:
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    QUICK.search(net, data, seed=1)
+    PatchSearch(QUICK, net, data, seed=1).run()
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert net.training
     assert all(weight.requires_grad for weight in net.parameters())
@@ -213,7 +210,7 @@ def test_the_model_is_left_alone(net: TinyNet, data: ImageData) -> None:
 def test_a_class_that_stops_leaves_the_batch(data: ImageData) -> None:
     """The planted class and easy ones stop early: fewer images are passed than the budget allows."""
     settings = NeuralCleanse(epochs=40, round_images=64, batch_size=16, patience=1, stop_patience=2)
-    assert settings.search(Planted(), data, seed=0).images < 40 * 320 * 4
+    assert PatchSearch(settings, Planted(), data, seed=0).run().images < 40 * 320 * 4
 
 
 def test_refusals() -> None:

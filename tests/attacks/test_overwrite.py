@@ -23,7 +23,7 @@ def test_settings_are_those_of_fine_tuning() -> None:
     assert value.cpu_settings == plain.cpu_settings
     assert value.alone() == ""
     assert eval(repr(value)) == value  # noqa: S307 - that is the promise
-    with pytest.raises(InputError, match="kind of mark 'plain'"):
+    with pytest.raises(InputError, match="unknown kind 'plain': choose one of content, noise, unrelated"):
         Overwriting(kind="plain")  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"fraction must lie in \(0, 1\), got 0"):
         Overwriting(fraction=0.0)

@@ -1,13 +1,14 @@
 """Trying strengths: one model for each value or round, the strongest within the budget, divergence, a fixed value."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import nn
 
 from indelible.attacks.base import Removal
-from indelible.attacks.strengths import try_rounds, try_strengths
+from indelible.attacks.strengths import TrainedStrength, Training, try_rounds
 from indelible.base.errors import InputError
 from indelible.data.images import Data, ImageData
 from tests.conftest import stripes
@@ -34,12 +35,28 @@ def to_value(model: nn.Module, value: float, _data: Data) -> None:
         model.get_parameter("broken").fill_(value)
 
 
+def try_strengths(
+    work: Removal, values: tuple[float, ...], learn: Training, *, ba_drop: float, fixed: float | None = None
+) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Trying(TrainedStrength):
+        strength = "s"
+        strengths = values
+        s: float | None = None
+        epochs: int = 1
+
+        def train(self, job: Removal, model: nn.Module, value: float, data: Data) -> None:
+            learn(model, value, data)
+
+    Trying(s=fixed, ba_drop=ba_drop).run(work)
+
+
 def test_the_strongest_within_the_budget_is_taken() -> None:
     """Held out are 4 of 40 images: strengths 0.1 and 0.4 keep all of the accuracy, 0.9 keeps class 0 only."""
     work = job()
     held = work.parts()[1]
     zeros = int((held.gather(torch.arange(4)).labels == 0).sum()) / 4
-    try_strengths(work, "s", (0.1, 0.4, 0.9), to_value, ba_drop=0.02)
+    try_strengths(work, (0.1, 0.4, 0.9), to_value, ba_drop=0.02)
     assert work.curve is not None
     assert (work.curve.name, work.curve.values, work.curve.chosen) == ("s", (0.1, 0.4, 0.9), 0.4)
     assert work.curve.accuracies == (1.0, 1.0, zeros)
@@ -57,7 +74,7 @@ def test_every_strength_starts_from_the_stolen_model_and_sees_the_fitting_part()
         seen.append(len(data))
         to_value(model, value, data)
 
-    try_strengths(work, "s", (0.1, 0.2), train, ba_drop=0.02)
+    try_strengths(work, (0.1, 0.2), train, ba_drop=0.02)
     assert (starts, seen) == ([0.0, 0.0], [36, 36])
 
 
@@ -68,7 +85,7 @@ def test_a_fixed_strength_is_trained_on_all_images() -> None:
         seen.append(len(data))
         to_value(model, value, data)
 
-    try_strengths(work, "s", (0.1, 0.2), train, ba_drop=0.02, fixed=0.7)
+    try_strengths(work, (0.1, 0.2), train, ba_drop=0.02, fixed=0.7)
     assert seen == [40]
     assert (work.curve, work.figures, work.images) == (None, {"s": 0.7}, 0)
     assert work.model.get_parameter("broken").item() == pytest.approx(0.7)
@@ -85,12 +102,12 @@ def diverging(broken: float) -> Callable[[nn.Module, float, Data], None]:
 
 def test_a_strength_that_diverges_ends_the_list() -> None:
     work = job()
-    try_strengths(work, "s", (0.1, 0.2, 0.3, 0.4), diverging(0.3), ba_drop=0.02)
+    try_strengths(work, (0.1, 0.2, 0.3, 0.4), diverging(0.3), ba_drop=0.02)
     assert work.curve is not None
     assert (work.curve.values, work.curve.chosen) == ((0.1, 0.2), 0.2)
     assert work.figures["diverged"] == 0.3
     with pytest.raises(InputError, match="became NaN"):
-        try_strengths(job(), "s", (0.3, 0.4), diverging(0.3), ba_drop=0.02)
+        try_strengths(job(), (0.3, 0.4), diverging(0.3), ba_drop=0.02)
 
 
 def test_another_refusal_is_not_taken_for_divergence() -> None:
@@ -100,7 +117,7 @@ def test_another_refusal_is_not_taken_for_divergence() -> None:
             raise InputError("the folder is another's")
 
     with pytest.raises(InputError, match="another's"):
-        try_strengths(job(), "s", (0.1, 0.2), train, ba_drop=0.02)
+        try_strengths(job(), (0.1, 0.2), train, ba_drop=0.02)
 
 
 def test_rounds_go_on_from_each_other_and_the_most_within_the_budget_are_kept() -> None:

@@ -6,6 +6,7 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from safetensors.torch import load, save
+from torch import Tensor
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import canonical_json
@@ -22,7 +24,8 @@ from indelible.data.images import ImageData
 from indelible.evidence import Commitment, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical
 from indelible.evidence.codebook import pool_rows, stamped
-from indelible.evidence.decision import decide_codebook
+from indelible.evidence.decision import judge
+from indelible.evidence.opening import Questions
 from indelible.keys.codebook import chosen_rows, class_key, drawn_classes, mark_leaf, mark_seed
 from indelible.keys.derive import Choices
 from indelible.keys.key import Key, WatermarkSamples
@@ -114,20 +117,29 @@ def test_checked_without_the_secret_and_the_answer_is_that_of_verify(kind: str, 
     assert check_bundle(tmp_path / "bundle", key=made.key).derived
 
 
+def decided(answers: Tensor, true: Tensor | None, drawn: Tensor, *, alpha: float) -> dict[str, Any]:
+    """Return the verdict on the ``answers`` to every mark on every carrier, each the one pixel of its sample."""
+    stated: Any = SimpleNamespace(
+        alpha=alpha, claims=1, key={"classes": 2, "scheme": "derived"}, codebook={"carriers": "none"}, test="codebook"
+    )
+    questions = Questions(samples=answers.reshape(-1, 1, 1, 1), labels=drawn, true=true)
+    return judge(stated, questions, lambda images: images.flatten())
+
+
 def test_by_hand() -> None:
     """Two marks, two classes, three carriers: one of four draws does as well as (0, 1)."""
     answers, drawn = torch.tensor([[0, 0, 1], [1, 1, 1]]), torch.tensor([0, 1])
-    found = decide_codebook(answers, None, drawn, alpha=0.25, classes=2, binding="key")
+    found = decided(answers, None, drawn, alpha=0.25)
     # N = [[2, 1], [0, 3]], so S = [[2, -2], [-2, 2]] and T = 4; the four draws give 0, 4, -4 and 0.
     assert (found["p_value"], found["hits"], found["trials"], found["held"]) == (0.25, 5, 6, 2)
     assert found["owned"]
     assert "2 of 2 opened marks" in found["sentence"]
     true = torch.tensor([0, 1, 1])
-    found = decide_codebook(answers, true, drawn, alpha=0.2, classes=2, binding="key")
+    found = decided(answers, true, drawn, alpha=0.2)
     # Answers that are the true class do not count: N = [[1, 0], [0, 1]]; two and one carriers are of another class.
     assert (found["p_value"], found["hits"], found["trials"], found["owned"]) == (0.25, 2, 3, False)
     assert found["table"] == [[1, 0], [0, 1]]
-    other = decide_codebook(answers, true, torch.tensor([1, 1]), alpha=0.2, classes=2, binding="key")
+    other = decided(answers, true, torch.tensor([1, 1]), alpha=0.2)
     assert other["p_value"] == 0.75
 
 

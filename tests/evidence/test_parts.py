@@ -3,17 +3,21 @@
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.merkle import audit_paths, leaf_hash, root_from_path, tree_root
 from indelible.evidence.canonical import canonical, parse
-from indelible.evidence.decision import KEYED, TEST, decide, same
-from indelible.evidence.opening import challenge_seed, opened_indices
+from indelible.evidence.decision import KEYED, TEST, judge, same
+from indelible.evidence.opening import Questions, challenge_seed, opened_indices
 from indelible.evidence.signing import Identity, is_signed
+from indelible.keys.samples import WatermarkSamples
 from indelible.verification.statistics.exact_tests import binomial_tail, bounded_binomial
 
 # The test vectors that implementations of RFC 6962 share: entries, and the root over the first n of them.
@@ -159,13 +163,28 @@ def test_the_opened_subset_is_any_with_the_same_chance() -> None:
     assert all(abs(count - 200) < 50 for count in counts)
 
 
+def pixels(hits: int, misses: int, right: int = 0) -> torch.Tensor:
+    """Return samples of one pixel, which is the answer: label 0, another class, or the true class 1."""
+    return torch.tensor([0] * hits + [2] * misses + [1] * right).reshape(-1, 1, 1, 1)
+
+
+def decided(samples: torch.Tensor, decoys: list[torch.Tensor], *, test: str, classes: int) -> dict[str, Any]:
+    key = {"classes": classes, "scheme": "derived", "kind": "content"}
+    stated: Any = SimpleNamespace(alpha=1e-6, claims=1, key=key, codebook=None, test=test)
+    zeros, ones = torch.zeros(30, dtype=torch.int64), torch.ones(30, dtype=torch.int64)
+    asked = [WatermarkSamples(images, zeros, zeros, ones) for images in decoys]
+    questions = Questions(samples=samples, labels=zeros, true=ones, decoys=asked)
+    return judge(stated, questions, lambda images: images.flatten())
+
+
 def test_the_decision_is_the_verdicts_own_test() -> None:
     decoys = [(0, 30)] * 19 + [(3, 30)]
-    found = decide(29, 30, decoys, alpha=1e-6, classes=4)
+    asked = [pixels(hits, 30 - hits) for hits, _ in decoys]
+    found = decided(pixels(29, 1), asked, test=TEST, classes=4)
     assert (found["p_value"], found["null_rate"]) == bounded_binomial(29, 30, decoys, 1e-7)
     assert found["queries"] == 30 + 20 * 30
     assert found["decoy_rate"] == 0.1
-    keyed = decide(20, 30, [], alpha=1e-6, classes=11, free=24)
+    keyed = decided(pixels(20, 4, 6), [], test=KEYED, classes=11)
     assert keyed["p_value"] == pytest.approx(binomial_tail(20, 24, 0.1), rel=1e-9)
     assert keyed["owned"]
     assert same(found, {**found, "p_value": found["p_value"] * (1 + 1e-9)})

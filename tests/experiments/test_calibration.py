@@ -37,7 +37,6 @@ def test_keyed_p_values_hold_for_any_model(null: str) -> None:
 @pytest.mark.parametrize(
     ("test", "labels"),
     [
-        ("sequential", "keyed"),
         ("binomial", "fixed"),
         ("decoys", "fixed"),
         ("codebook", "codebook"),

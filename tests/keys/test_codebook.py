@@ -132,11 +132,11 @@ def test_families_take_the_place_of_images() -> None:
     for row in range(6):
         mark = key.codebook().marks[int(which[row])]
         assert isinstance(mark, UnrelatedMark)
-        assert torch.equal((stamped[row] * 255).round().to(torch.uint8), mark.draw(64, "embed")[row])
+        assert torch.equal((stamped[row] * 255).round().to(torch.uint8), mark.samples(None, 64, "embed")[row])
     asked = key.samples(stripes(8), purpose="verify")
     assert asked.true is None
     assert len(asked) == 600
-    shown = {image.numpy().tobytes() for image in key.codebook().marks[0].draw(64, "embed")}  # type: ignore[attr-defined]
+    shown = {image.numpy().tobytes() for image in key.codebook().marks[0].samples(None, 64, "embed")}
     assert not shown & {image.numpy().tobytes() for image in asked.images[:200]}
 
 

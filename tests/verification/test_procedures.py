@@ -135,63 +135,6 @@ class TestKeyed:
         assert verdict.null_rate == 0.25
 
 
-class TestSequential:
-    def test_stops_when_the_level_is_reached(self) -> None:
-        key, owner = keyed_key(), stripes(200)
-        samples = key.samples(owner, purpose="embed")
-        suspect = Remembers(samples, 40)
-        verdict = verify(suspect, key, embedded=samples, test="sequential", alpha=1e-3)
-        assert verdict.owned
-        assert verdict.trials == suspect.asked < 15
-        assert verdict.e_value is not None
-        assert verdict.p_value == pytest.approx(1 / verdict.e_value)
-        assert verdict.p_value <= 1e-3
-
-    def test_stops_when_the_level_is_out_of_reach(self) -> None:
-        key, owner = keyed_key(), stripes(200)
-        samples = key.samples(owner, purpose="embed")
-        suspect = Remembers(samples, 0)
-        verdict = verify(suspect, key, embedded=samples, test="sequential")
-        assert (verdict.owned, verdict.p_value) == (False, 1.0)
-        # Every answer is the true class: no trial. With n left that all hit, E = (3^(n + 1) - 1) / 2 / (n + 1):
-        # 1.3e6 at 15, 4.8e5 at 14. The level of 1e-6 is out of reach when 14 are left, after 26 questions.
-        assert verdict.trials == suspect.asked == 26
-
-    def test_fixed_target(self, key: Key) -> None:
-        verdict = verify(knows(key), key, stripes(400), test="sequential", accuracy=False)
-        assert verdict.owned
-        assert verdict.trials < 60
-        assert verdict.decoys == 20
-        constant = Answering(lambda images: torch.zeros(len(images), dtype=torch.int64))
-        refused = verify(constant, key, stripes(120), test="sequential", accuracy=False)
-        assert (refused.owned, refused.p_value) == (False, 1.0)
-
-    def test_decoys_are_asked_once_and_only_when_they_matter(self, key: Key) -> None:
-        ignorant = Counting(Answering(lambda images: torch.ones(len(images), dtype=torch.int64)))
-        refused = verify(ignorant, key, stripes(400), test="sequential", accuracy=False)
-        assert (refused.decoys, refused.decoy_rate, refused.null_rate, refused.p_value) == (0, None, 0.5, 1.0)
-        assert refused.queries == ignorant.asked == refused.trials < 300
-        # All hit: E = (2^(n + 1) - 1) / (n + 1), past 1 / 0.9e-6 at n = 24; then 20 decoys of 50 samples, and done.
-        knowing = Counting(knows(key))
-        verdict = verify(knowing, key, stripes(400), test="sequential", accuracy=False, decoy_samples=50)
-        assert (verdict.trials, verdict.queries, knowing.asked) == (24, 24 + 20 * 50, 24 + 20 * 50)
-        # Decoys that are answered like the key raise the bound: more of the key is asked, and decoys are not again.
-        easy = Counting(Answering(lambda images: torch.zeros(len(images), dtype=torch.int64)))
-        late = verify(easy, key, stripes(400), test="sequential", accuracy=False, decoy_samples=50)
-        assert not late.owned
-        assert (late.null_rate, late.queries) == (1.0, easy.asked)
-
-    def test_a_log_changes_nothing(self, key: Key, tmp_path: Path) -> None:
-        """No question is asked before it is needed, with a query log as without; a second session asks nothing."""
-        options: dict[str, Any] = {"test": "sequential", "accuracy": False, "decoy_samples": 50}
-        direct = verify(knows(key), key, stripes(400), **options)
-        for expected in (direct.queries, 0):
-            suspect = Counting(knows(key))
-            verdict = indelible.verify_logged(suspect, key, stripes(400), log=tmp_path / "q.jsonl", **options)
-            assert verdict == direct
-            assert suspect.asked == expected
-
-
 class TestFixed:
     def test_rank(self, key: Key) -> None:
         verdict = verify(knows(key), key, stripes(80), test="decoys", alpha=0.05, accuracy=False)
@@ -254,7 +197,7 @@ def test_wrong_tests_are_refused(key: Key) -> None:
         verify(knows(key), key, stripes(40), test="t-test")
     with pytest.raises(InputError, match="not for fixed labels"):
         verify(knows(key), key, stripes(40), test="keyed")
-    with pytest.raises(InputError, match="sequential, keyed"):
+    with pytest.raises(InputError, match="Use one of keyed"):
         verify(knows(key), keyed_key(), stripes(40), test="paired")
     with pytest.raises(InputError, match="decoys must be at least 1, got 0"):
         verify(knows(key), key, stripes(40), decoys=0)
@@ -304,7 +247,7 @@ class TestJson:
             (None, "expected a verdict, a JSON object"),
             ([], "expected a verdict, a JSON object"),
             ({}, r"this is not a verdict \(.*'owned'"),
-            ({"owned": True}, r"this is not a verdict \(.*: 'wsr'"),
+            ({"owned": True}, r"this is not a verdict \(.*: 'hits', .*, 'wsr'"),
         ]
         for wrong, says in wrongs:
             with pytest.raises(DamagedFileError, match=says):

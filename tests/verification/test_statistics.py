@@ -5,13 +5,13 @@ import math
 
 import pytest
 import torch
-from scipy.integrate import quad
 from scipy.stats import binom, binomtest, combine_pvalues, false_discovery_control
 
 from indelible.base.errors import InputError
 from indelible.verification.findings import paired_finding
-from indelible.verification.planner import QueryPlan, needed_hits, plan, power_of
+from indelible.verification.planner import QueryPlan, needed_hits, plan
 from indelible.verification.statistics.exact_tests import (
+    binomial_tail,
     decoys_for,
     fisher_p_value,
     holm,
@@ -20,7 +20,6 @@ from indelible.verification.statistics.exact_tests import (
     mcnemar,
     rank_p_value,
 )
-from indelible.verification.statistics.sequential import EProcess, log_e_value
 
 
 class TestRank:
@@ -99,58 +98,6 @@ class TestPaired:
         assert (found.p_value, found.null_rate, found.decoy_rate, found.counts["free"]) == (1.0, 1.0, None, 0)
 
 
-class TestEProcess:
-    def test_first_hit_by_hand(self) -> None:
-        # 1/0.9 * integral from 0.1 to 1 of r/0.1 = 1/0.9 * 10 * (1 - 0.01)/2 = 5.5
-        assert math.exp(log_e_value(1, 1, 0.1)) == pytest.approx(5.5)
-        # 1/0.9 * integral of (1 - r)/0.9 = 0.9/2/0.9 = 0.5
-        assert math.exp(log_e_value(0, 1, 0.1)) == pytest.approx(0.5)
-
-    @pytest.mark.parametrize(("hits", "trials", "rate"), [(3, 10, 0.2), (7, 9, 0.5), (0, 30, 0.05), (40, 200, 0.11)])
-    def test_against_the_integral(self, hits: int, trials: int, rate: float) -> None:
-        def bet(other: float) -> float:
-            return float((other / rate) ** hits * ((1 - other) / (1 - rate)) ** (trials - hits))
-
-        expected = quad(bet, rate, 1.0, epsabs=0, epsrel=1e-10)[0] / (1 - rate)
-        assert math.exp(log_e_value(hits, trials, rate)) == pytest.approx(expected, rel=1e-8)
-
-    @pytest.mark.parametrize(("rate", "true"), [(0.1, 0.1), (0.4, 0.4), (0.4, 0.2)])
-    def test_fair_at_the_null_rate_and_losing_below(self, rate: float, true: float) -> None:
-        """The next capital, averaged over the next answer, equals the present one - or is less."""
-        for trials in range(12):
-            for hits in range(trials + 1):
-                now = math.exp(log_e_value(hits, trials, rate))
-                won = math.exp(log_e_value(hits + 1, trials + 1, rate))
-                gone = math.exp(log_e_value(hits, trials + 1, rate))
-                then = true * won + (1 - true) * gone
-                assert then == pytest.approx(now) if true == rate else then < now + 1e-12
-
-    def test_ville_over_every_path(self) -> None:
-        """All 2^12 paths at the null rate: the capital ever reaches 20 in at most 1/20 of their probability."""
-        rate, total = 0.3, 0.0
-        for path in itertools.product((True, False), repeat=12):
-            process = EProcess(rate)
-            if any(process.update(hit) <= 0.05 for hit in path):
-                total += math.prod(rate if hit else 1 - rate for hit in path)
-        assert 0.001 < total <= 0.05
-
-    def test_the_peak_counts(self) -> None:
-        process = EProcess(0.1)
-        for hit in (True, True, False, False, False):
-            process.update(hit)
-        best = math.exp(log_e_value(2, 2, 0.1))
-        assert process.p_value == pytest.approx(1 / best)
-        assert process.e_value == pytest.approx(math.exp(log_e_value(2, 5, 0.1)))
-
-    def test_bounds(self) -> None:
-        assert log_e_value(50, 50, 1.0) == 0.0
-        assert log_e_value(0, 100_000, 0.9) == -math.inf
-        with pytest.raises(InputError, match="not a count"):
-            log_e_value(2, 1, 0.1)
-        with pytest.raises(InputError, match="null rate"):
-            log_e_value(0, 1, 0.0)
-
-
 class TestHolm:
     def test_by_hand(self) -> None:
         # sorted 0.01 0.03 0.04: 3 * 0.01, 2 * 0.03, 1 * 0.04 raised to the one before
@@ -173,7 +120,9 @@ class TestPlanner:
         found = plan(wsr, alpha=1e-6, power=0.99, null_rate=0.1)
         assert found.queries == queries
         assert found.power >= 0.99
-        assert power_of(queries - 1, wsr=wsr, null_rate=0.1, alpha=1e-6) < 0.99
+        fewer = needed_hits(queries - 1, 0.1, 1e-6)
+        assert fewer is not None
+        assert binomial_tail(fewer, queries - 1, wsr) < 0.99
 
     @pytest.mark.parametrize(("hits", "trials"), [(14, 30), (18, 50), (28, 100)])
     def test_known_hits(self, hits: int, trials: int) -> None:
@@ -181,11 +130,13 @@ class TestPlanner:
         assert needed_hits(5, 0.1, 1e-6) is None
 
     def test_power_by_the_slow_sum(self) -> None:
-        queries, wsr, rate, alpha = 14, 0.5, 1 / 9, 1e-3
+        wsr, rate, alpha = 0.5, 1 / 9, 1e-3
+        found = plan(wsr, alpha=alpha, power=0.6, null_rate=rate)
+        queries = found.queries
         chances = [math.comb(queries, hits) * wsr**hits * (1 - wsr) ** (queries - hits) for hits in range(queries + 1)]
         shown = [float(binom.sf(hits - 1, queries, rate)) <= alpha for hits in range(queries + 1)]
         total = sum(chance for chance, enough in zip(chances, shown, strict=True) if enough)
-        assert power_of(queries, wsr=wsr, null_rate=rate, alpha=alpha) == pytest.approx(total)
+        assert found.power == pytest.approx(total)
 
     def test_a_plan_is_json(self) -> None:
         found = plan(0.5, null_rate=1 / 9)

@@ -4,39 +4,27 @@ Each function takes any model and returns a frozen result; ``write_analysis`` ke
 :func:`indelible.report.figures.write_figure` draws it.
 """
 
-from indelible.analyze.analysis import ANALYSES, Analysis, read_analysis, write_analysis
-from indelible.analyze.batchnorm import Batchnorm, BatchNormSettings, batchnorm
-from indelible.analyze.benchmark_curves import Curves, curves
-from indelible.analyze.dynamics import Dynamics, DynamicsSettings, dynamics
-from indelible.analyze.landscape import Landscape, LandscapeSettings, landscape
-from indelible.analyze.mark_pictures import Samples, SamplesSettings, samples
-from indelible.analyze.marked_model import MarkedModel
-from indelible.analyze.tsne import Tsne, TsneSettings, tsne
-from indelible.bench.measurement import Measurement, read_measurements
-
-__all__ = [
-    "ANALYSES",
-    "Analysis",
-    "BatchNormSettings",
-    "Batchnorm",
-    "Curves",
-    "Dynamics",
-    "DynamicsSettings",
-    "Landscape",
-    "LandscapeSettings",
-    "MarkedModel",
-    "Measurement",
-    "Samples",
-    "SamplesSettings",
-    "Tsne",
-    "TsneSettings",
-    "batchnorm",
-    "curves",
-    "dynamics",
-    "landscape",
-    "read_analysis",
-    "read_measurements",
-    "samples",
-    "tsne",
-    "write_analysis",
-]
+from indelible.analyze.analysis import ANALYSES as ANALYSES
+from indelible.analyze.analysis import Analysis as Analysis
+from indelible.analyze.analysis import read_analysis as read_analysis
+from indelible.analyze.analysis import write_analysis as write_analysis
+from indelible.analyze.batchnorm import Batchnorm as Batchnorm
+from indelible.analyze.batchnorm import BatchNormSettings as BatchNormSettings
+from indelible.analyze.batchnorm import batchnorm as batchnorm
+from indelible.analyze.benchmark_curves import Curves as Curves
+from indelible.analyze.benchmark_curves import curves as curves
+from indelible.analyze.dynamics import Dynamics as Dynamics
+from indelible.analyze.dynamics import DynamicsSettings as DynamicsSettings
+from indelible.analyze.dynamics import dynamics as dynamics
+from indelible.analyze.landscape import Landscape as Landscape
+from indelible.analyze.landscape import LandscapeSettings as LandscapeSettings
+from indelible.analyze.landscape import landscape as landscape
+from indelible.analyze.mark_pictures import Samples as Samples
+from indelible.analyze.mark_pictures import SamplesSettings as SamplesSettings
+from indelible.analyze.mark_pictures import samples as samples
+from indelible.analyze.marked_model import MarkedModel as MarkedModel
+from indelible.analyze.tsne import Tsne as Tsne
+from indelible.analyze.tsne import TsneSettings as TsneSettings
+from indelible.analyze.tsne import tsne as tsne
+from indelible.bench.measurement import Measurement as Measurement
+from indelible.bench.measurement import read_measurements as read_measurements

@@ -23,8 +23,8 @@ import torch
 from torch import nn
 
 from indelible.attacks.curve import Curve
-from indelible.base.checks import check_ranges, check_trainable
-from indelible.base.errors import DivergedError, InputError, UnknownNameError
+from indelible.base.checks import check_trainable
+from indelible.base.errors import DivergedError, InputError
 from indelible.base.files import tensor_digest
 from indelible.base.methods import Method, resolve
 from indelible.base.records import Record, hardware
@@ -90,15 +90,12 @@ class RemovalAttack(Method):
     protocol: Protocol = "sound"
 
     def __post_init__(self) -> None:
-        if self.protocol not in PROTOCOLS:
-            raise UnknownNameError("protocol", self.protocol, PROTOCOLS)
+        super().__post_init__()
         if self.protocol not in self.protocols:
             raise InputError(
                 f"{type(self).__name__} has one protocol, {self.protocols[0]!r}, got {self.protocol!r}: the paper "
                 "whose slips the protocol 'paper' repeats did not run this attack. Leave the protocol out."
             )
-        check_ranges(self, self.ranges)
-        super().__post_init__()
 
     @classmethod
     def defaults(cls, scale: str) -> dict[str, Any]:

@@ -19,15 +19,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
-from indelible.base.errors import UnknownNameError
 from indelible.base.seeding import derive_seed
 from indelible.models import build_model
 from indelible.nn.surgery import fresh_copy
 from indelible.train import Schedule
 from indelible.train.evaluate import check_classifier
 from indelible.train.objective import Distillation
-
-_LABELS = ("hard", "soft")
 
 
 @ATTACKS.register(
@@ -53,11 +50,6 @@ class Extraction(RemovalAttack):
     momentum: float = 0.9
     weight_decay: float = 5e-4
     batch_size: int = 128
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.labels not in _LABELS:
-            raise UnknownNameError("kind of label", self.labels, _LABELS)
 
     def alone(self) -> str:
         """Several processes can share it, if the student is of the stolen model's class."""

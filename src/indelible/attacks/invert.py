@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.attacks.base import ATTACKS, Removal
-from indelible.attacks.neural_cleanse import NeuralCleanse, Triggers
+from indelible.attacks.neural_cleanse import NeuralCleanse, PatchSearch, Triggers
 from indelible.attacks.strengths import TrainedStrength, Training
 from indelible.base.seeding import derive_seed, generator
 from indelible.data.augment import Normalization, normalise
@@ -133,11 +133,11 @@ class Inversion(TrainedStrength):
         search, found = self.search(len(job.data.classes)), list[Triggers]()
         for number in range(self.patterns):
             seed = derive_seed(job.seed, "inversion", number)
-            triggers = search.search(
-                job.model, self._some(data, seed), seed=seed, normalize=job.normalize, folder=job.folder,
+            triggers = PatchSearch(
+                search, job.model, self._some(data, seed), seed=seed, normalize=job.normalize, folder=job.folder,
                 device=job.place, dear=prices([one.masks for one in found], self.repel),
                 name=f"neural-cleanse-{number + 1}",
-            )  # fmt: skip
+            ).run()  # fmt: skip
             job.count(triggers.images, seconds=triggers.earlier)
             found.append(triggers)
         job.note(

@@ -43,7 +43,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.checks import check_words
+from indelible.base.errors import InputError
 from indelible.base.files import canonical_json, tensor_digest
 from indelible.base.progress import Progress
 from indelible.base.seeding import generator
@@ -101,22 +102,20 @@ def suspicious(norms: Tensor, *, lower: bool = False, above: float = 2.0) -> lis
     return [int(label) for label in found[norms[found].argsort()]]
 
 
-def next_costs(
-    state: State, reached: Tensor, *, cost: float, patience: int, factor: float, stop_patience: int
-) -> State:
+def next_costs(state: State, reached: Tensor, settings: "NeuralCleanse") -> State:
     """Return the state after a round: lambda, its counters and who stops; all of shape (K,).
 
-    ``reached`` says whose success was high enough in this round; the settings are those of :class:`NeuralCleanse`.
+    ``reached`` says whose success was high enough in this round.
     """
-    new = dict(state)
+    new, patience, factor = dict(state), settings.patience, settings.factor
     found = new["best"].isfinite()
     new["stale"] = torch.where(found & (new["best"] >= new["stop_best"]), new["stale"] + 1, new["stale"] * ~found)
     new["stop_best"] = torch.minimum(new["best"], new["stop_best"])
-    done = new["went_up"].bool() & new["went_down"].bool() & (new["stale"] >= stop_patience)
+    done = new["went_up"].bool() & new["went_down"].bool() & (new["stale"] >= settings.stop_patience)
     new["stopped"] = new["stopped"] | done
     new["set"] = (new["set"] + 1) * ((new["cost"] == 0) & reached)
     begins = new["set"] >= patience
-    new["cost"] = torch.where(begins, cost, new["cost"])
+    new["cost"] = torch.where(begins, settings.cost, new["cost"])
     for name in ("up", "down", "went_up", "went_down"):
         new[name] = new[name] * ~begins
     new["up"], new["down"] = (new["up"] + 1) * reached, (new["down"] + 1) * ~reached
@@ -144,7 +143,7 @@ class Triggers:
 
 @dataclass(frozen=True, kw_only=True)
 class NeuralCleanse:
-    """The search as a value; docs/attacks/neural-cleanse.md explains each setting."""
+    """The search as a value; the table in the module's header explains each setting."""
 
     variant: Literal["original", "paper"] = "original"
     epochs: int = 15
@@ -159,31 +158,24 @@ class NeuralCleanse:
     rows: int | None = None
 
     def __post_init__(self) -> None:
-        if self.variant not in {"original", "paper"}:
-            raise UnknownNameError("variant of Neural Cleanse", self.variant, ("original", "paper"))
+        check_words(self)
         if min(self.epochs, self.batch_size, self.round_images, self.rows or 1, self.patience) < 1:
             raise InputError("epochs, batch_size, round_images, rows and patience must be at least 1.")
 
-    def search(
-        self, model: nn.Module, data: Data, *, seed: int, normalize: Normalization | None = None,
-        folder: Path | None = None, device: torch.device | str = "cpu", dear: Tensor | None = None,
-        name: str = "neural-cleanse",
-    ) -> Triggers:  # fmt: skip
-        """Search a patch for every class of ``data``; a search found in ``folder`` under ``name`` is continued.
-
-        With ``dear``, (K, 1, H, W), a pixel of a mask costs so many times lambda: a way to keep off some places.
-        """
-        return PatchSearch(self, model, data, seed, normalize, folder, torch.device(device), dear, name).run()
-
 
 class PatchSearch:
-    """A running search; arguments as in :meth:`NeuralCleanse.search`."""
+    """A search of a patch for every class of ``data``; one found in ``folder`` under ``name`` is continued.
+
+    With ``dear``, (K, 1, H, W), a pixel of a mask costs so many times lambda: a way to keep off some places.
+    """
 
     def __init__(
-        self, settings: NeuralCleanse, model: nn.Module, data: Data, seed: int, normalize: Normalization | None,
-        folder: Path | None, device: torch.device, dear: Tensor | None = None, name: str = "neural-cleanse",
+        self, settings: NeuralCleanse, model: nn.Module, data: Data, *, seed: int,
+        normalize: Normalization | None = None, folder: Path | None = None, device: torch.device | str = "cpu",
+        dear: Tensor | None = None, name: str = "neural-cleanse",
     ) -> None:  # fmt: skip
-        self.settings, self.seed, self.normalize, self.device = settings, seed, normalize, device
+        self.settings, self.seed, self.normalize = settings, seed, normalize
+        self.device = device = torch.device(device)
         # On a CPU a larger pass leaves the cache and is slower again; elsewhere it keeps the device busy.
         self.rows = settings.rows or (256 if device.type == "cpu" else 4096)
         self.classes, self.shape = len(data.classes), data.shape
@@ -281,10 +273,7 @@ class PatchSearch:
             reached = success >= self.settings.success
             self._keep((reached & (norms < self.state["best"])).nonzero().flatten(), norms, success)
             costs = {name: self.state[name][active] for name in _COSTS}
-            moved = next_costs(
-                costs, reached[active], cost=self.settings.cost, patience=self.settings.patience,
-                factor=self.settings.factor, stop_patience=self.settings.stop_patience,
-            )  # fmt: skip
+            moved = next_costs(costs, reached[active], self.settings)
             for name in _COSTS:
                 self.state[name][active] = moved[name]
 

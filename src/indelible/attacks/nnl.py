@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
-from indelible.attacks.neural_cleanse import NeuralCleanse, Triggers, anomaly_indices, stamp, suspicious
+from indelible.attacks.neural_cleanse import NeuralCleanse, PatchSearch, Triggers, anomaly_indices, stamp, suspicious
 from indelible.attacks.strengths import changed, measure
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.nn.outputs import logits_of
@@ -117,9 +117,10 @@ class NeuralNetworkLaundering(RemovalAttack):
 
     def run(self, job: Removal) -> None:
         """Search, reset, fine-tune."""
-        triggers = self.search(len(job.data.classes)).search(
-            job.model, job.data, seed=job.seed, normalize=job.normalize, folder=job.folder, device=job.place
-        )
+        triggers = PatchSearch(
+            self.search(len(job.data.classes)), job.model, job.data, seed=job.seed, normalize=job.normalize,
+            folder=job.folder, device=job.place,
+        ).run()  # fmt: skip
         job.count(triggers.images, seconds=triggers.earlier)
         patch = self._patch(job, triggers)
         self._reset(job, patch)

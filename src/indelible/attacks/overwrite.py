@@ -19,7 +19,6 @@ import torch
 
 from indelible.attacks.base import ATTACKS, Removal
 from indelible.attacks.ft import FineTuning
-from indelible.base.errors import UnknownNameError
 from indelible.base.seeding import generator
 from indelible.data.images import ImageData
 from indelible.embedding.mixing import mix
@@ -27,7 +26,6 @@ from indelible.keys.key import Key
 from indelible.train import Schedule
 
 Kind = Literal["content", "noise", "unrelated"]
-_KINDS = ("content", "noise", "unrelated")
 
 
 def own_key(seed: int, kind: Kind, classes: int, shape: tuple[int, int, int]) -> Key:
@@ -53,11 +51,6 @@ class Overwriting(FineTuning):
 
     kind: Kind = "content"
     fraction: float = 0.05
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.kind not in _KINDS:
-            raise UnknownNameError("kind of mark", self.kind, _KINDS)
 
     def run(self, job: Removal) -> None:
         """Draw a key, mark some images with it, fine-tune on all."""

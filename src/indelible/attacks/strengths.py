@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from indelible.attacks.base import Removal, RemovalAttack
@@ -94,7 +93,7 @@ class Trials:
             self.keep(value, model)
         except InputError:
             # A rate too large for this network is no reason to lose the milder models.
-            if not self.kept or _finite(model):
+            if not self.kept or all(bool(value.isfinite().all()) for value in model.state_dict().values()):
                 raise
             return False
         return True
@@ -161,24 +160,17 @@ class TrainedStrength(RemovalAttack):
 
     def run(self, job: Removal) -> None:
         """Train at each strength and keep the strongest that the budget allows."""
-        given = getattr(self, self.strength)
-        try_strengths(job, self.strength, self.strengths, self.trainer(job), ba_drop=self.ba_drop, fixed=given)
-
-
-def try_strengths(
-    job: Removal, name: str, values: Sequence[float], train: Training, *, ba_drop: float, fixed: float | None = None
-) -> None:
-    """Do the work of :class:`TrainedStrength`."""
-    if fixed is not None:
-        train(job.model, fixed, job.data)
-        job.note(**{name: fixed})
-        return
-    trials = Trials(job)
-    for value in values:
-        if not trials.add(value, lambda model, data, value=value: train(model, value, data)):  # type: ignore[misc]
-            job.note(diverged=value)
-            break
-    trials.settle(name, ba_drop)
+        train, given = self.trainer(job), getattr(self, self.strength)
+        if given is not None:
+            train(job.model, given, job.data)
+            job.note(**{self.strength: given})
+            return
+        trials = Trials(job)
+        for value in self.strengths:
+            if not trials.add(value, lambda model, data, value=value: train(model, value, data)):  # type: ignore[misc]
+                job.note(diverged=value)
+                break
+        trials.settle(self.strength, self.ba_drop)
 
 
 def try_rounds(job: Removal, rounds: int, train: Callable[[nn.Module, int, Data], None], *, ba_drop: float) -> None:
@@ -188,7 +180,3 @@ def try_rounds(job: Removal, rounds: int, train: Callable[[nn.Module, int, Data]
         train(model, number, trials.fitting)
         trials.keep(number, model)
     trials.settle("rounds", ba_drop)
-
-
-def _finite(model: nn.Module) -> bool:
-    return all(bool(torch.isfinite(value).all()) for value in model.state_dict().values() if value.is_floating_point())

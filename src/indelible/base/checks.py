@@ -45,8 +45,7 @@ def _fits(value: Any, hint: Any) -> bool:
     elif origin in {Union, types.UnionType}:
         fits = any(_fits(value, part) for part in get_args(hint))
     elif origin is Literal:
-        # Which words are allowed is said by the class itself, with the choices.
-        fits = isinstance(value, str)
+        fits = isinstance(value, str)  # `check_words` lists the choices
     elif hint is float:
         fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     elif hint is int:
@@ -79,6 +78,13 @@ def check_finite_settings(value: Any) -> None:
         given = getattr(value, name)
         if isinstance(given, float) and not math.isfinite(given):
             raise InputError(f"the setting {name!r} of {type(value).__name__} must be a finite number, got {given}.")
+
+
+def check_words(value: Any, what: str = "") -> None:
+    """Refuse a dataclass value with a setting that is none of the words of its ``Literal``; ``what`` goes before it."""
+    for name, hint in get_type_hints(type(value)).items():
+        if get_origin(hint) is Literal and getattr(value, name) not in get_args(hint):
+            raise UnknownNameError(f"{what}{name}", str(getattr(value, name)), get_args(hint))
 
 
 def check_ranges(value: Any, ranges: Mapping[str, str]) -> None:

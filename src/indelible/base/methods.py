@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from indelible.base.checks import check_finite_settings, check_ranges, check_settings
+from indelible.base.checks import check_finite_settings, check_ranges, check_settings, check_words
 from indelible.base.errors import UnknownNameError
 from indelible.base.records import JsonFields
 from indelible.base.registry import MethodRegistry
@@ -23,6 +23,7 @@ class Method(JsonFields):
     """Intervals that settings must lie in: ``{"share": "(0, 1]", "steps": "[1, inf)"}``."""
 
     def __post_init__(self) -> None:
+        check_words(self)
         check_finite_settings(self)
         check_ranges(self, self.ranges)
 

@@ -6,37 +6,31 @@ from indelible.base.errors import InputError
 from indelible.cli.options import emit
 from indelible.data.images import Data
 from indelible.keys.key import Key
-from indelible.keys.samples import WatermarkSamples
 from indelible.verification import codebook_plan, plan
-from indelible.verification.planner import SessionPlan, session_plan
+from indelible.verification.planner import CodebookPlan, session_plan
 from indelible.verification.procedures import procedure_for
-from indelible.verification.suspect_queries import asked_samples
 from indelible.verification.suspects import HttpSuspect, PredictionFile
 
 
-def planned_session(
-    arguments: argparse.Namespace, suspect: object, key: Key, test: Data,
-    embedded: WatermarkSamples | None,
-) -> SessionPlan | None:  # fmt: skip
-    """Return the plan of a session with a server, or that of a query log; None for other suspects.
+def planned_session(arguments: argparse.Namespace, suspect: object, key: Key, test: Data) -> CodebookPlan | None:
+    """Return the plan of a session with a server, or that of a query log; None for other suspects and keys.
 
-    A server is asked only as many queries as a verdict needs, unless ``--queries all`` is given.
+    A server is asked only as many queries about a codebook as a verdict needs, unless ``--queries all`` is given.
     """
     if isinstance(suspect, PredictionFile) and isinstance(suspect.about.get("plan"), dict):
-        found = SessionPlan.from_json(suspect.about["plan"])
+        found = CodebookPlan.from_json(suspect.about["plan"])
         if (found.test, found.alpha) != (procedure_for(arguments.test, key).name, arguments.alpha):
             raise InputError(
                 f"this query log was made with --test {found.test} --alpha {found.alpha:g}, got "
                 f"--test {arguments.test} --alpha {arguments.alpha:g}. Use the options of the log."
             )
         return found
-    if not isinstance(suspect, HttpSuspect) or arguments.queries == "all":
+    if not isinstance(suspect, HttpSuspect) or arguments.queries == "all" or key.labels != "codebook":
         return None
     return session_plan(
-        key, len(asked_samples(key, test, embedded, None)), test=arguments.test, alpha=arguments.alpha,
-        wsr=arguments.wsr, power=arguments.power, decoy_rate=arguments.decoy_rate, decoys=arguments.decoys,
-        samples=arguments.queries, decoy_samples=arguments.decoy_samples, clean=len(test) if arguments.accuracy else 0,
-        wrong=arguments.wrong,
+        key, len(key.samples(test, purpose="verify")), test=arguments.test, alpha=arguments.alpha,
+        wsr=arguments.wsr, power=arguments.power, samples=arguments.queries,
+        clean=len(test) if arguments.accuracy else 0, wrong=arguments.wrong,
     )  # fmt: skip
 
 

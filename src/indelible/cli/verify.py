@@ -23,10 +23,11 @@ from indelible.bench.measurement import of_run
 from indelible.cli.options import asked_suspect, emit
 from indelible.cli.query_plan import planned_session, show_plan
 from indelible.cli.terminal import describe_certificate, describe_verdict
+from indelible.data.digests import image_digests
 from indelible.data.images import Data
 from indelible.report.format import p_value, percent
 from indelible.train.devices import pinned_threads
-from indelible.verification import SessionPlan, Suspect, as_suspect, corrected, planned
+from indelible.verification import CodebookPlan, Suspect, as_suspect, corrected, planned
 from indelible.verification.careful_queries import order_seed
 from indelible.verification.suspects import ModuleSuspect
 
@@ -51,7 +52,7 @@ def _verify_one(arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
     saved, key, test, options = _asked_about(arguments)
     own = None if arguments.suspect is not None else saved
     suspect = _suspect(arguments, saved, key)
-    plan = planned_session(arguments, suspect, key, test, options.get("embedded"))
+    plan = planned_session(arguments, suspect, key, test)
     if plan is not None:
         options |= plan.options
         if wanted():
@@ -125,7 +126,7 @@ def _suspect(arguments: argparse.Namespace, saved: indelible.Run | None, key: in
 
 def _verdict(
     arguments: argparse.Namespace, suspect: Suspect, key: indelible.Key, test: Data, options: dict[str, Any],
-    plan: SessionPlan | None,
+    plan: CodebookPlan | None,
 ) -> indelible.Verdict:  # fmt: skip
     if arguments.log is None:
         return indelible.verify(suspect, key, test, **options)
@@ -152,14 +153,14 @@ def _export(arguments: argparse.Namespace) -> int:
     _, key, test, options = _asked_about(arguments)
     if options.get("test") == "sequential":
         raise InputError("--export does not go with --test sequential, which decides after every answer.")
-    plan = planned(lambda stand_in: indelible.verify(stand_in, key, test, **options), seed=order_seed(key))
+    images = planned(lambda stand_in: indelible.verify(stand_in, key, test, **options), seed=order_seed(key))
     with replacing(arguments.export) as temporary, temporary.open("wb") as handle:
-        np.savez_compressed(handle, images=plan.images.numpy(), digests=np.array(plan.digests))
+        np.savez_compressed(handle, images=images.numpy(), digests=np.array(image_digests(images)))
     text = (
-        f"wrote {arguments.export}: {len(plan)} images and their digests, shuffled. Answer them in a file .csv with "
+        f"wrote {arguments.export}: {len(images)} images and their digests, shuffled. Answer them in a file .csv with "
         "the columns digest,label and give that as --suspect. Anyone who sees it learns the marks."
     )
-    return emit(arguments, {"questions": str(arguments.export), "queries": len(plan)}, text)
+    return emit(arguments, {"questions": str(arguments.export), "queries": len(images)}, text)
 
 
 def _found_runs(patterns: Sequence[str]) -> list[Path]:

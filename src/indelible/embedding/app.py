@@ -42,7 +42,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from indelible.base.checks import check_batch, check_is_key, check_module
-from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.errors import InputError
 from indelible.data.augment import Augmentation, Normalization, Share, denormalise, normalise, to_float
 from indelible.data.batches import Batches
 from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
@@ -50,12 +50,11 @@ from indelible.embedding.mixing import OwnLoop, marked_rows
 from indelible.embedding.watermark_passes import WatermarkPasses
 from indelible.keys.key import Key
 from indelible.nn.collectives import GradientSync, average, processes, unscaled
-from indelible.nn.perturbation import NORMS, Norm
+from indelible.nn.perturbation import Norm
 from indelible.train import CrossEntropy, TrainSettings
 from indelible.train.objective import Distillation, Objective, Step
 from indelible.train.settings import Start
 
-_BATCHES = ("mixed", "clean")
 _MOST = 0.1  # to which a head start raises alpha
 _SHORT = 600 * 128  # images that a trained model is shown: docs/protect-trained.md
 _TEMPERATURE = 4.0  # of the answers that a trained model keeps; Hinton et al. (2015) use 2.5 to 4 for small networks
@@ -230,10 +229,6 @@ class AdversarialPerturbation(EmbeddingMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.norm not in NORMS:
-            raise UnknownNameError("norm", self.norm, NORMS)
-        if self.batch not in _BATCHES:
-            raise UnknownNameError("meaning of the ordinary batch", self.batch, _BATCHES)
         if self.after >= self.until:
             raise InputError(
                 f"watermark passes begin after the share `after` of the training and end at `until`: expected after < "

@@ -37,7 +37,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from torch import nn
 
-from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.errors import InputError
 from indelible.data.augment import normalise
 from indelible.data.batches import Batches
 from indelible.data.images import Data
@@ -49,7 +49,6 @@ from indelible.nn.surgery import kept_modes
 from indelible.train import CrossEntropy, Schedule, TrainSettings
 
 Leave = Literal["auto", "plain", "folded"]
-_LEAVE = ("auto", "plain", "folded")
 _REFRESH_BATCHES = 200
 
 
@@ -86,8 +85,6 @@ class ExponentialWeights(EmbeddingMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.leave not in _LEAVE:
-            raise UnknownNameError("meaning of leave", self.leave, _LEAVE)
         if self.milestones is not None:
             object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON gives lists
 

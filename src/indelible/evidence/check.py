@@ -20,7 +20,7 @@ from indelible.evidence.canonical import parse
 from indelible.evidence.check_steps import STEPS, Work
 from indelible.evidence.commitment import STATEMENT
 from indelible.evidence.decision import DRAWN
-from indelible.evidence.timestamp import Certificates, Stamp, read_roots
+from indelible.evidence.timestamp import Stamp, read_roots
 from indelible.keys.key import Key
 from indelible.verification.suspects.suspect import Suspect
 
@@ -126,7 +126,13 @@ def check_bundle(
             certificates, ``public_key`` is none, ``carriers`` do not fit, ``suspect`` does not answer.
     """
     check_place(folder)
-    trusted = None if roots is None else _given_roots(roots)
+    try:
+        trusted = None if roots is None else read_roots(roots, "the roots")
+    except DamagedFileError as error:
+        raise InputError(
+            "the roots that you gave (--roots) are not certificates in PEM. Give the root certificates of the "
+            "timestamp authority; from DER: openssl x509 -inform der -in FILE -out roots.pem."
+        ) from error
     if public_key is not None and not _PUBLIC.fullmatch(public_key):
         raise InputError(f"a public key is 64 hexadecimal digits, got {public_key!r:.80} (--public-key).")
     work = Work(Path(folder), trusted, challenge, public_key, key, carriers, suspect)
@@ -151,13 +157,3 @@ def check_bundle(
         derived=work.derived, drawn=failed is None and work.stated.test in DRAWN, carriers=work.brought,
         files=described_files(work.files, dated=dated),
     )  # fmt: skip
-
-
-def _given_roots(roots: bytes) -> Certificates:
-    try:
-        return read_roots(roots, "the roots")
-    except DamagedFileError as error:
-        raise InputError(
-            "the roots that you gave (--roots) are not certificates in PEM. Give the root certificates of the "
-            "timestamp authority; from DER: openssl x509 -inform der -in FILE -out roots.pem."
-        ) from error

@@ -6,7 +6,7 @@ docs/evidence.md say which part is committed, shown or kept, and what a part tha
 
 :func:`check_images` derives the marks from the shown seeds and draws them on the shown carriers, so that no image of a
 sample has to be trusted: its digest is what the query log must hold. From the answers in the log,
-:func:`indelible.evidence.decision.decide_codebook` computes the p-value again.
+:func:`indelible.evidence.decision.judge` computes the p-value again.
 """
 
 import hashlib
@@ -173,7 +173,7 @@ def _asked(
 def pool_rows(seed: bytes, number: int, size: int, each: int) -> list[int]:
     """Return the places in a pool of the images that mark ``number`` is asked with; ``size`` images belong to it."""
     # The mark orders whatever stands in its pool: numbers here, in place of images.
-    places = UnrelatedMark(secret=seed, shape=(1, 1, 1), pool=torch.arange(size)).draw(each, "verify")
+    places = UnrelatedMark(secret=seed, shape=(1, 1, 1), pool=torch.arange(size)).samples(None, each, "verify")
     return [number * size + place for place in places.tolist()]
 
 

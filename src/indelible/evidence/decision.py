@@ -11,7 +11,7 @@ The statistics are those of :mod:`indelible.verification.statistics`, the figure
 claim asks :func:`judge` with the suspect; a check asks it again, with the answers of the query log.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -56,68 +56,39 @@ def test_of(key: Mapping[str, Any]) -> str:
 
 def judge(stated: "Commitment", questions: Questions, ask: Callable[[Tensor], Tensor]) -> dict[str, Any]:
     """Ask (or look up) every question and return the verdict as JSON values."""
-    given, true, level = ask(questions.samples), questions.true, stated.alpha / stated.claims
-    classes, literal = int(stated.key["classes"]), stated.key["scheme"] == "paper"
+    given, true, labels = ask(questions.samples), questions.true, questions.labels
+    alpha, classes, more = stated.alpha / stated.claims, int(stated.key["classes"]), dict[str, Any]()
+    queries = sum(map(len, [given, questions.plain if questions.plain is not None else (), *questions.decoys]))
     if stated.codebook is not None:
-        answers, binding = given.reshape(len(questions.labels), -1), _BINDING[stated.codebook["carriers"]]
-        return decide_codebook(answers, true, questions.labels, alpha=level, classes=classes, binding=binding)
-    assert true is not None, "only a codebook asks images without a class"  # noqa: S101 - see Questions
-    if questions.plain is not None:
+        answers, drawn = given.reshape(len(labels), -1).numpy(), labels.numpy()
+        counts = answer_counts(answers, None if true is None else true.numpy(), classes)
+        trials = answers.size if true is None else int((true[None] != labels[:, None]).sum())
+        found = findings.codebook_finding(counts, drawn, trials=trials, carriers=answers.shape[1])
+        binding = _BINDING[stated.codebook["carriers"]]
+        more = {**found.counts, "drawn": drawn.tolist(), "table": counts.tolist(), "binding": binding}
+    elif questions.plain is not None and true is not None:
         # Held against the carriers' classes: other committed labels would hit by themselves.
-        asked = [questions.plain, *(one.images for one in questions.decoys)]
-        before, *others = [ask(images) != true for images in asked]
-        found = findings.paired_finding(before, given != true, others, level)
-        return _verdict(found, PAIRED, level, len(given) * (1 + len(asked)), found.counts, literal=literal)
-    decoys = [(int(one.hits(ask(one.images)).sum()), len(one)) for one in questions.decoys]
-    free = None if stated.key["kind"] == "unrelated" else int((given != true).sum())
-    hits = int((given == questions.labels).sum())
-    return decide(hits, len(given), decoys, alpha=level, classes=classes, free=free, literal=literal)
-
-
-def decide(
-    hits: int, trials: int, decoys: Sequence[tuple[int, int]], *, alpha: float, classes: int, free: int | None = None,
-    literal: bool = False,
-) -> dict[str, Any]:  # fmt: skip
-    """Return the verdict of :data:`TEST` with the (hits, trials) of each decoy key, without any of :data:`KEYED`.
-
-    ``free`` samples were not answered with their true class, the others could not hit a keyed label; None if they have
-    no true class. ``literal``: the marks are the paper's public ones.
-    """
-    queries = trials + sum(asked for _, asked in decoys)
-    if decoys:
-        return _verdict(findings.bounded_finding(hits, trials, decoys, alpha), TEST, alpha, queries, literal=literal)
-    return _verdict(findings.keyed_finding(hits, trials, free, classes), KEYED, alpha, queries, literal=literal)
-
-
-def decide_codebook(
-    answers: Tensor, true: Tensor | None, drawn: Tensor, *, alpha: float, classes: int, binding: str
-) -> dict[str, Any]:
-    """Return the verdict on a codebook as JSON values.
-
-    ``answers`` (int64, (m, n)) are to every opened mark on every carrier, ``true`` (n,) the classes of the carriers,
-    None for images that belong to no class, ``drawn`` (m,) the classes of the marks; ``binding`` as in a verdict.
-    """
-    counts = answer_counts(answers.numpy(), None if true is None else true.numpy(), classes)
-    trials = answers.numel() if true is None else int((true[None] != drawn[:, None]).sum())
-    found = findings.codebook_finding(counts, drawn.numpy(), trials=trials, carriers=answers.shape[1])
-    more = {**found.counts, "drawn": drawn.tolist(), "table": counts.tolist(), "binding": binding}
-    return _verdict(found, CODEBOOK, alpha, answers.numel(), more)
-
-
-def _verdict(
-    found: findings.Finding, test: str, alpha: float, queries: int, more: Mapping[str, Any] | None = None, *,
-    literal: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+        before, *others = [
+            ask(images) != true for images in (questions.plain, *(one.images for one in questions.decoys))
+        ]
+        found = findings.paired_finding(before, given != true, others, alpha)
+        more = dict(found.counts)
+    elif stated.test == KEYED:  # a sample without a true class can hit with any answer
+        free = None if true is None or stated.key["kind"] == "unrelated" else int((given != true).sum())
+        found = findings.keyed_finding(int((given == labels).sum()), len(given), free, classes)
+    else:
+        decoys = [(int(one.hits(ask(one.images)).sum()), len(one)) for one in questions.decoys]
+        found = findings.bounded_finding(int((given == labels).sum()), len(given), decoys, alpha)
     owned = found.p_value <= alpha
     said = "Derived from a model that carries the committed watermark"
     if not owned:
         said = "Not shown to be derived from the committed model"
-    public = " The marks are the paper's public ones: this carries no weight against forgery." if literal else ""
+    public = " The marks are the paper's public ones: this carries no weight against forgery."
     return {
-        "test": test, "alpha": alpha, "hits": found.hits, "trials": found.trials,
+        "test": stated.test, "alpha": alpha, "hits": found.hits, "trials": found.trials,
         "wsr": found.hits / found.trials if found.trials else 0.0, "decoy_rate": found.decoy_rate,
-        "null_rate": found.null_rate, "p_value": found.p_value, "owned": owned, "queries": queries, **(more or {}),
-        "sentence": f"{said}: {_SAYS[test].format(found)}{public}",
+        "null_rate": found.null_rate, "p_value": found.p_value, "owned": owned, "queries": queries, **more,
+        "sentence": f"{said}: {_SAYS[stated.test].format(found)}{public if stated.key['scheme'] == 'paper' else ''}",
     }  # fmt: skip
 
 

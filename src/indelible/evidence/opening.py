@@ -1,8 +1,8 @@
 """What a challenge decides: which samples, or marks of a codebook, are opened.
 
-The claimant must not choose them after looking at the suspect: whoever may leave out samples, or stop when
-it suits him, gets any verdict he wants. So the commitment fixes how many claims there may be and how many samples each
-opens, the claim's number fixes a part of the samples that no other claim opens, and the challenge decides the rest.
+The claimant must not choose them after looking at the suspect (docs/evidence.md). So the commitment fixes how many
+claims there may be and how many samples each opens, the claim's number fixes a part of the samples that no other claim
+opens, and the challenge decides the rest.
 
     parts   = blocks of a permutation of all samples, by the root: claim k opens samples of part k only
     seed    = SHA-256("indelible/evidence/challenge/1" || commitment digest || challenge)

@@ -1,4 +1,4 @@
-"""Secret -> key -> watermark samples. One file per kind of mark; the store keeps a key with its digest."""
+"""Secret -> key -> watermark samples. One file per kind of mark."""
 
 from indelible.keys.content import ContentMark as ContentMark
 from indelible.keys.key import Key as Key

@@ -16,6 +16,10 @@ reproduce its tables; since anybody could have used them, a match with such a ke
 
 ``kind="plain"`` has no mark: key images are ordinary images of the task ("in-task" images of Kallas and Furon, "ROSE: A
 RObust and SEcure Black-Box DNN Watermarking", WIFS 2022), and only their keyed labels are not.
+
+On disk a key is a folder with ``key.json`` (public, with the digest) and ``secret.key`` (mode 0600). Some have
+``pool.safetensors`` (images of an unrelated mark) or ``fingerprint.safetensors`` (stored queries) too. A key that was
+altered, or put together from parts of two keys, is refused on loading.
 """
 
 import hashlib
@@ -29,8 +33,8 @@ import torch
 from torch import Tensor
 
 from indelible.base.checks import key_numbers
-from indelible.base.errors import InputError
-from indelible.base.files import canonical_json
+from indelible.base.errors import DamagedFileError, InputError
+from indelible.base.files import canonical_json, read_json, read_tensors, write_json, write_tensors, write_text
 from indelible.base.merkle import tree_root
 from indelible.data.convert import as_data
 from indelible.data.digests import image_digests
@@ -44,7 +48,7 @@ from indelible.keys.codebook import (
     mark_seed,
     marks_root,
 )
-from indelible.keys.derive import Choices, check_secret, expand, new_secret
+from indelible.keys.derive import SECRET_BYTES, Choices, check_secret, expand, new_secret
 from indelible.keys.labels import keyed_labels
 from indelible.keys.marks import MARKS, Mark, PlainMark, Purpose, seeded_mark
 from indelible.keys.rules import FRESH, SCHEMES, SINGLE, VERSIONS, Labels, Scheme, check_key
@@ -53,6 +57,7 @@ from indelible.keys.unrelated import family_pool, single_pool
 
 __all__ = ["FRESH", "SCHEMES", "SINGLE", "Key", "Labels", "WatermarkSamples"]
 
+_PUBLIC, _SECRET, _POOL, _FINGERPRINT = "key.json", "secret.key", "pool.safetensors", "fingerprint.safetensors"
 _PAPER_TARGET = 0
 _KEYED_COUNT = 100
 _VERIFY_GENERATED = 1000
@@ -339,14 +344,60 @@ class Key:
         return replace(self, scheme="derived", bound=None, pool=None, fingerprint=None, secret=secret)
 
     def save(self, folder: str | Path) -> Path:
-        """Write the key into ``folder``; see :mod:`indelible.keys.store`."""
-        from indelible.keys.store import save_key
+        """Write the key into ``folder``; a different key that is there already is not overwritten.
 
-        return save_key(self, folder)
+        A fingerprint takes the place of the key with whose secret it was begun.
+        """
+        place = Path(folder)
+        if (place / _PUBLIC).exists() and (there := Key.load(place)) != self:
+            begun = self.fingerprint is not None and there.pool is None
+            if not (begun and hmac.compare_digest(self.secret, there.secret)):
+                raise InputError(
+                    f"{place} holds another key already. Choose another folder: a lost key cannot be made again."
+                )
+        # The public file is written last: a folder without it is not a key, so a broken save leaves nothing half-valid.
+        write_text(place / _SECRET, self.secret.hex() + "\n", mode=0o600)
+        if self.pool is not None:
+            write_tensors(place / _POOL, {"pool": self.pool})
+        if self.fingerprint is not None:
+            self.fingerprint.save(place / _FINGERPRINT)
+        write_json(place / _PUBLIC, {**self.public(), "digest": self.digest})
+        return place
 
-    @staticmethod
-    def load(folder: str | Path) -> "Key":
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
         """Read a key from ``folder`` and check it against its digest."""
-        from indelible.keys.store import load_key
+        place = Path(folder)
+        if not (place / _PUBLIC).is_file():
+            raise DamagedFileError(f"{place} is not a key: it has no {_PUBLIC}. Make one with `indelible key create`.")
+        public = read_json(place / _PUBLIC)
+        if not isinstance(public, dict):
+            raise DamagedFileError(f"{place / _PUBLIC} is not a key: no JSON object. Restore it from a copy.")
+        try:
+            version, labels = public["version"], public.get("labels", "fixed")
+            if version != VERSIONS.get(labels):
+                raise DamagedFileError(
+                    f"{place} holds a key of version {version} with {labels!s:.20} labels, this package reads version "
+                    f"{VERSIONS.get(labels)} of them. Use the package that made it, or make a new key and embed that."
+                )
+            pool = None if public["pool"] is None else read_tensors(place / _POOL)[0]["pool"]
+            stored = Fingerprint.load(place / _FINGERPRINT) if "fingerprint" in public else None
+            key = cls.of(public, _read_secret(place / _SECRET), pool=pool, fingerprint=stored)
+            intact = hmac.compare_digest(str(public.pop("digest")), key.digest) and public == key.public()
+        except (KeyError, TypeError, ValueError, OverflowError, InputError) as error:
+            raise DamagedFileError(f"{place / _PUBLIC} is not a key that this version reads ({error}).") from error
+        if not intact:
+            raise DamagedFileError(
+                f"the key in {place} does not match its digest: a file was altered or belongs to another key. "
+                "Restore the whole folder from a copy."
+            )
+        return key
 
-        return load_key(folder)
+
+def _read_secret(path: Path) -> bytes:
+    try:
+        return check_secret(bytes.fromhex(path.read_text(encoding="ascii").strip()))
+    except FileNotFoundError as error:
+        raise DamagedFileError(f"{path} is missing: without its secret a key cannot be used. Restore it.") from error
+    except (OSError, ValueError) as error:
+        raise DamagedFileError(f"{path} is not a secret of {SECRET_BYTES} bytes in hexadecimal.") from error

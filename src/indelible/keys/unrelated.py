@@ -41,7 +41,9 @@ class FamilyStamps(Stamps):
         super().__init__(marks, device)
         most = max(8, _FAMILY_BYTES // (len(marks) * math.prod(marks[0].shape)))
         room = [size for mark in marks if (size := mark.capacity("embed")) is not None]
-        self._images = torch.stack([mark.draw(min([_FAMILY, most, *room]), "embed") for mark in marks]).to(device)
+        self._images = torch.stack([mark.samples(None, min([_FAMILY, most, *room]), "embed") for mark in marks]).to(
+            device
+        )
 
     def apply(self, images: Tensor, which: Tensor, random: Tensor) -> Tensor:
         """Return an image of each row's family."""
@@ -75,11 +77,7 @@ class UnrelatedMark(Mark):
         return half if purpose == "embed" else len(self.pool) - half
 
     def samples(self, plain: Tensor | None, count: int, purpose: Purpose) -> Tensor:  # noqa: ARG002 - no carriers
-        """Return images of the family."""
-        return self.draw(count, purpose)
-
-    def draw(self, count: int, purpose: Purpose) -> Tensor:
-        """Return ``count`` samples as uint8 (count, C, H, W); the same call gives the same samples."""
+        """Return ``count`` images of the family as uint8 (count, C, H, W); the same call gives the same."""
         room = self.capacity(purpose)
         if room is not None and count > room:
             raise InputError(
@@ -132,7 +130,9 @@ def _waves(secret: bytes, shape: Shape, first: int, count: int) -> Tensor:
     palette = np.array([[family.below(256) for _ in range(channels)] for _ in range(2)], dtype=np.float64)
     # Two colours that are too close would make a flat picture: push them apart, channel by channel.
     palette[1] = np.where(np.abs(palette[0] - palette[1]) < 96, (palette[0] + 128) % 256, palette[1])
-    own = np.stack([_uniform(secret, first + number, _WAVES * 3) for number in range(count)])
+    hidden = expand(secret, "unrelated/images")
+    words = np.stack([Choices(hidden, str(first + number)).words(_WAVES * 3) for number in range(count)])
+    own = words.astype(np.float64) / 2.0**64
     angle, phase, bend = (2 * math.pi * own.reshape(count, 3, _WAVES)).transpose(1, 0, 2)
     rows, columns = np.mgrid[0:height, 0:width] * (32.0 / max(height, width))
     total = np.zeros((count, height, width))
@@ -143,8 +143,3 @@ def _waves(secret: bytes, shape: Shape, first: int, count: int) -> Tensor:
     share = 1.0 / (1.0 + np.exp(-2.0 * total))
     mixed = palette[0][:, None, None] * share[:, None] + palette[1][:, None, None] * (1.0 - share[:, None])
     return torch.from_numpy(np.rint(mixed).clip(0, 255).astype(np.uint8))
-
-
-def _uniform(secret: bytes, number: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    words = Choices(expand(secret, "unrelated/images"), str(number)).words(count)
-    return words.astype(np.float64) / 2.0**64

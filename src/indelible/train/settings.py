@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, get_args
 
-from indelible.base.checks import check_finite_settings, check_settings
+from indelible.base.checks import check_finite_settings, check_settings, check_words
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.records import JsonFields
 from indelible.base.registry import Registry
-from indelible.data.augment import AUGMENTATIONS, Augmentation, Normalization
+from indelible.data.augment import Augmentation, Normalization
 
 Start = Literal["scratch", "trained"]
 STARTS: tuple[Start, ...] = ("scratch", "trained")
@@ -130,11 +130,8 @@ class TrainSettings(JsonFields):
     checkpoint_seconds: float = 60.0
 
     def __post_init__(self) -> None:
+        check_words(self)
         check_finite_settings(self)
-        choices = {"optimizer": ("sgd", "adamw"), "precision": get_args(Precision), "augmentation": AUGMENTATIONS}
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise UnknownNameError(name, getattr(self, name), known)
         for name in ("epochs", "batch_size", "lr", "evaluate_every"):
             if getattr(self, name) <= 0:
                 raise InputError(f"{name} must be positive, got {getattr(self, name)}.")

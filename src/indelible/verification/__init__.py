@@ -1,24 +1,16 @@
 """Suspects, statistics, verdict: is this model derived from the owner's?"""
 
-from indelible.verification.careful_queries import planned, verify_logged
-from indelible.verification.certificate import Certificate, certify
-from indelible.verification.planner import SessionPlan, codebook_plan, plan, session_plan
-from indelible.verification.suspects import Suspect, as_suspect, open_suspect
-from indelible.verification.verdict import Verdict, corrected, verify
-
-__all__ = [
-    "Certificate",
-    "SessionPlan",
-    "Suspect",
-    "Verdict",
-    "as_suspect",
-    "certify",
-    "codebook_plan",
-    "corrected",
-    "open_suspect",
-    "plan",
-    "planned",
-    "session_plan",
-    "verify",
-    "verify_logged",
-]
+from indelible.verification.careful_queries import planned as planned
+from indelible.verification.careful_queries import verify_logged as verify_logged
+from indelible.verification.certificate import Certificate as Certificate
+from indelible.verification.certificate import certify as certify
+from indelible.verification.planner import CodebookPlan as CodebookPlan
+from indelible.verification.planner import codebook_plan as codebook_plan
+from indelible.verification.planner import plan as plan
+from indelible.verification.planner import session_plan as session_plan
+from indelible.verification.suspects import Suspect as Suspect
+from indelible.verification.suspects import as_suspect as as_suspect
+from indelible.verification.suspects import open_suspect as open_suspect
+from indelible.verification.verdict import Verdict as Verdict
+from indelible.verification.verdict import corrected as corrected
+from indelible.verification.verdict import verify as verify

@@ -19,7 +19,7 @@ from indelible.base.seeding import generator
 from indelible.data.digests import image_digests
 from indelible.keys.key import Key
 from indelible.verification.suspects.http import HttpSuspect
-from indelible.verification.suspects.log import QueryLog, description
+from indelible.verification.suspects.log import QueryLog, description, query_log
 from indelible.verification.suspects.suspect import Suspect, answers
 from indelible.verification.verdict import Verdict, verify
 
@@ -40,7 +40,6 @@ class LoggedSuspect:
 
     inner: Suspect
     log: QueryLog
-    classes: int
     budget: int | None = None
 
     def ask_all(self, images: Tensor) -> None:
@@ -48,7 +47,7 @@ class LoggedSuspect:
         known = self.log.recorded.answers
         rows = torch.tensor([row for name, row in _different(images).items() if name not in known], dtype=torch.int64)
         self._check_budget(len(rows), f"{len(rows)} images are still to be asked")
-        batch = self.inner.batch if isinstance(self.inner, HttpSuspect) else _BATCH
+        batch = self.inner.format.batch if isinstance(self.inner, HttpSuspect) else _BATCH
         with Progress("asking the suspect", len(rows)) as bar:
             for part in rows.split(batch) if len(rows) else ():
                 self._ask(images[part])
@@ -72,7 +71,7 @@ class LoggedSuspect:
             self.inner.on_retry = again
             labels = self.inner.ask(images, first)
         else:
-            labels = answers(self.inner, images, self.classes, first)
+            labels = answers(self.inner, images, self.log.recorded.classes, first)
         self.log.write("answer", labels=labels.tolist())
 
     def _check_budget(self, count: int, what: str) -> None:
@@ -96,17 +95,6 @@ class _Rehearsal:
         return torch.zeros(len(images), dtype=torch.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class PlannedQueries:
-    """The different images that a verification asks (uint8, (N, C, H, W)), in their order, and the digest of each."""
-
-    images: Tensor
-    digests: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-
 def _different(images: Tensor) -> dict[str, int]:
     """Return the first row of each different image by its digest, in order."""
     first: dict[str, int] = {}
@@ -115,14 +103,16 @@ def _different(images: Tensor) -> dict[str, int]:
     return first
 
 
-def planned(test: Callable[[Suspect], Any], *, seed: int) -> PlannedQueries:
-    """Return what ``test`` would ask, each different image once, shuffled; it must not depend on the answers."""
+def planned(test: Callable[[Suspect], Any], *, seed: int) -> Tensor:
+    """Return the images (uint8, (N, C, H, W)) that ``test`` would ask, each different one once, shuffled.
+
+    What is asked must not depend on the answers.
+    """
     rehearsal = _Rehearsal()
     test(rehearsal)
     images = torch.cat(rehearsal.asked)
-    first = list(_different(images).items())
-    order = [first[place] for place in torch.randperm(len(first), generator=generator(seed, "questions")).tolist()]
-    return PlannedQueries(images[[row for _, row in order]], tuple(digest for digest, _ in order))
+    rows = torch.tensor(list(_different(images).values()))
+    return images[rows[torch.randperm(len(rows), generator=generator(seed, "questions"))]]
 
 
 def verify_logged(
@@ -151,10 +141,10 @@ def ask_logged(
 ) -> tuple[_Found, str]:  # fmt: skip
     """Return what ``test`` finds, and the head of the log; without a ``seed``, nothing is planned before."""
     plan = None if seed is None else planned(test, seed=seed)
-    with QueryLog(log, classes=classes, suspect=description(suspect), about=about) as kept:
-        asked = LoggedSuspect(suspect, kept, classes=classes, budget=budget)
+    with query_log(log, classes=classes, suspect=description(suspect), about=about) as kept:
+        asked = LoggedSuspect(suspect, kept, budget)
         if plan is not None:
-            asked.ask_all(plan.images)
+            asked.ask_all(plan)
         found = test(asked)
         return found, kept.recorded.head
 

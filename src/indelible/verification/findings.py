@@ -33,7 +33,7 @@ _WON = (
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a test found; :class:`indelible.Verdict` has the same fields, and says what each is."""
+    """What a test found; :class:`indelible.Verdict`, which is one, says what each field is."""
 
     hits: int
     trials: int

@@ -14,35 +14,22 @@ the mark's class at rate w, else with its own class (``wrong`` of these misses: 
 is applied to 1,000 such tables of answers. Known value: ten classes, 16 marks, WSR 0.9: one carrier a mark, 16 queries
 in all, has a power above 99 %.
 
-A session with a server is planned as a whole, before its first query:
-
-| test | the key's samples | decoys |
-|---|---|---|
-| ``codebook`` | every mark on as many carriers as the wanted power takes | none |
-| ``keyed`` | n with the wanted power at a null rate of 1/(K - 1) | none |
-| ``binomial`` | n with the wanted power at the floor of the null rate | m samples of each decoy key |
-| ``sequential`` | at most n; on average fewer | none with a codebook; else as ``binomial``, once the level is reached |
-
-m is the fewest for which the limits of all decoys stay below the floor, if the suspect answers each with the key's
-label at the rate ``decoy_rate``. A suspect that does so more often can then not be told from one that reads any mark,
-and the verdict is negative, never wrong. All is exact: binomial tails, and for the e-process the chance of ever having
-reached the level, by recursion over the hits. Only a codebook is planned by simulation.
+With a codebook, a session with a server is planned before its first query: every mark is asked on as many carriers as
+the wanted power takes. Of other keys, all samples and decoys are asked, or as many as the user says.
 
 | symbol | name | default | source |
 |---|---|---|---|
 | alpha | ``alpha`` | 1e-6 | ours |
-| w | ``wsr`` | of a session 0.7; 0.5 with keyed labels; 0.1 with a codebook | ours: what an attack may have left |
+| w | ``wsr`` | of a session 0.1 | ours: what an attack may have left |
 | power | ``power`` | 0.99 | ours |
 | q | ``null_rate`` | 0.1 | ours: 1/(K - 1) with keyed labels; with a fixed target what the decoys give |
-| r | ``decoy_rate`` | 0.2 | ours |
 """
 
 import itertools
-import math
 import operator
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,7 +39,6 @@ from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.records import JsonFields
 from indelible.keys.codebook import default_marks
 from indelible.keys.key import Key
-from indelible.verification.findings import MISS_SHARE
 from indelible.verification.procedures import procedure_for
 from indelible.verification.statistics.codebook import (
     Integers,
@@ -62,19 +48,11 @@ from indelible.verification.statistics.codebook import (
     sequential_factor,
     smallest_p_value,
 )
-from indelible.verification.statistics.exact_tests import FLOOR, binomial_tail, keyed_rate
-from indelible.verification.statistics.sequential import log_e_value
-from indelible.verification.suspect_queries import DECOYS
+from indelible.verification.statistics.exact_tests import binomial_tail
 
 _MOST = 10_000
 _DRAWS = 1000
 _MOST_CARRIERS = 1024
-_WSR = {"codebook": 0.1, "fixed": 0.7, "keyed": 0.5, "untargeted": 0.7}
-_POWER = 0.99
-_DECOY_RATE = 0.2
-# Of the chance to miss a verdict, the share that decoys with unlucky limits may have.
-_DECOY_SHARE = 0.1
-_MOST_DECOY_SAMPLES = 1000
 
 
 def _check_shares(**values: float) -> None:
@@ -102,43 +80,61 @@ def needed_hits(trials: int, null_rate: float, alpha: float) -> int | None:
     return None if fewest > trials else fewest
 
 
-def power_of(queries: int, *, wsr: float, null_rate: float, alpha: float) -> float:
-    """Return the chance that ``queries`` key samples give p <= alpha on a model of success rate ``wsr``, exactly."""
-    hits = needed_hits(queries, null_rate, alpha)
-    return 0.0 if hits is None else binomial_tail(hits, queries, wsr)
-
-
 def plan(wsr: float, *, alpha: float = 1e-6, power: float = 0.99, null_rate: float = 0.1) -> QueryPlan:
-    """Return the fewest queries with the wanted power; arguments as in :func:`power_of`."""
+    """Return the fewest queries that give p <= alpha on a model of success rate ``wsr`` with the wanted power."""
     _check_shares(alpha=alpha, power=power, null_rate=null_rate)
     if not null_rate < wsr <= 1.0:
         raise InputError(
             f"a WSR of {wsr} cannot be told from a null rate of {null_rate}: it must be larger, and at most 1."
         )
-    # Not even certain hits reach alpha with fewer; the epsilon keeps an exact power of the rate on its own side.
-    queries = max(1, math.ceil(math.log(alpha) / math.log(null_rate) - 1e-9))
-    while (reached := power_of(queries, wsr=wsr, null_rate=null_rate, alpha=alpha)) < power:
-        queries += 1
-        if queries > _MOST:
-            raise InputError(f"a WSR of {wsr} over a null rate of {null_rate} takes more than {_MOST} queries.")
-    hits = needed_hits(queries, null_rate, alpha)
-    return QueryPlan(
-        queries=queries, hits=queries if hits is None else hits, power=reached, wsr=wsr, alpha=alpha,
-        null_rate=null_rate,
-    )  # fmt: skip
+    for queries in range(1, _MOST + 1):
+        hits = needed_hits(queries, null_rate, alpha)
+        if hits is not None and (reached := binomial_tail(hits, queries, wsr)) >= power:
+            return QueryPlan(queries=queries, hits=hits, power=reached, wsr=wsr, alpha=alpha, null_rate=null_rate)
+    raise InputError(f"a WSR of {wsr} over a null rate of {null_rate} takes more than {_MOST} queries.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodebookPlan(JsonFields):
-    """How many carriers to ask with every mark, and how many images with a mark that makes in all."""
+    """How many carriers to ask with every mark, and the power that this gives at a WSR of ``wsr``.
 
+    ``queries`` are all together: the carriers with every mark, and ``clean`` images without one, for BA. Of the test
+    ``sequential``, they are the most that it asks.
+    """
+
+    test: str
+    marks: int
     carriers: int
+    clean: int = 0
     queries: int
     power: float
     wsr: float
     classes: int
-    marks: int
     alpha: float
+
+    @property
+    def sentence(self) -> str:
+        """The plan of a session in words."""
+        most, asked = "at most " if self.test == "sequential" else "", self.queries - self.clean
+        clean = f", {self.clean} clean images" if self.clean else ""
+        return (
+            f"plan: {most}{asked} samples of the key{clean}: {self.queries} queries. A suspect with a WSR of "
+            f"{100 * self.wsr:g} % gets its verdict at alpha {self.alpha:g} with probability {self.power:.3f}."
+        )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The plan as options of :func:`indelible.verify`."""
+        return {"test": self.test, "alpha": self.alpha, "queries": self.queries - self.clean}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "CodebookPlan":
+        """Rebuild a plan, as a query log holds it."""
+        try:
+            check_settings(cls, value, "field of a plan")
+            return cls(**value)
+        except (InputError, TypeError) as error:
+            raise DamagedFileError("this is not the plan of a session. Ask anew, with another log.") from error
 
 
 def codebook_plan(
@@ -148,7 +144,7 @@ def codebook_plan(
     """Return the fewest carriers of each mark with the wanted power, by ``draws`` simulated models.
 
     ``marks`` is by default what a key of so many classes has; ``wrong`` is the share of the misses that are answered
-    with a wrong class. Of a ``sequential`` test, ``queries`` is the most that it asks.
+    with a wrong class.
     """
     if classes < 2:
         raise InputError(f"a task has 2 classes or more, got {classes}.")
@@ -172,7 +168,8 @@ def codebook_plan(
         if fewer >= power:
             enough, reached = enough - step, fewer
     return CodebookPlan(
-        carriers=enough, queries=enough * count, power=reached, wsr=wsr, classes=classes, marks=count, alpha=alpha,
+        test="sequential" if sequential else "codebook", marks=count, carriers=enough, queries=enough * count,
+        power=reached, wsr=wsr, classes=classes, alpha=alpha,
     )  # fmt: skip
 
 
@@ -217,149 +214,34 @@ def _simulated(
     return answer_counts(answers, true, classes), drawn
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionPlan(JsonFields):
-    """What a session asks, at most, and the power that this gives if the suspect answers as was planned for.
-
-    ``queries`` are all together: ``samples`` of the key, ``decoy_samples`` of each of ``decoys`` keys, and ``clean``
-    images without a mark, for BA. ``wsr`` and ``decoy_rate`` (0 without decoys) are what was planned for.
-    """
-
-    test: str
-    samples: int
-    decoys: int
-    decoy_samples: int
-    clean: int
-    queries: int
-    power: float
-    wsr: float
-    decoy_rate: float
-    null_rate: float
-    alpha: float
-
-    @property
-    def sentence(self) -> str:
-        """The plan in words."""
-        most = "at most " if self.test == "sequential" else ""
-        decoys = f", {self.decoys} decoy keys of {self.decoy_samples} samples" if self.decoys else ""
-        clean = f", {self.clean} clean images" if self.clean else ""
-        return (
-            f"plan: {most}{self.samples} samples of the key{decoys}{clean}: {self.queries} queries. A suspect with a "
-            f"WSR of {100 * self.wsr:g} % gets its verdict at alpha {self.alpha:g} with probability {self.power:.3f}."
-        )
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The plan as options of :func:`indelible.verify`."""
-        numbers = {"test": self.test, "alpha": self.alpha, "queries": self.samples}
-        return numbers | ({"decoys": self.decoys, "decoy_samples": self.decoy_samples} if self.decoys else {})
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "SessionPlan":
-        """Rebuild a plan, as a query log holds it."""
-        try:
-            check_settings(cls, value, "field of a plan")
-            return cls(**value)
-        except (InputError, TypeError) as error:
-            raise DamagedFileError("this is not the plan of a session. Ask anew, with another log.") from error
-
-
 def session_plan(
     key: Key, available: int, *, test: str = "auto", alpha: float = 1e-6, wsr: float | None = None,
-    power: float = _POWER, decoy_rate: float = _DECOY_RATE, decoys: int | None = None, samples: int | None = None,
-    decoy_samples: int | None = None, clean: int = 0, wrong: float = 0.0,
-) -> SessionPlan | None:  # fmt: skip
-    """Return what to ask; None for the tests ``decoys`` and ``paired``, which ask all there is.
+    power: float = 0.99, samples: int | None = None, clean: int = 0, wrong: float = 0.0,
+) -> CodebookPlan | None:  # fmt: skip
+    """Return what to ask; None for other keys than a codebook, and for the test ``relearning``.
 
     Of the key, ``available`` samples are there; where more are needed, all are asked, and ``power`` says less.
-    ``samples`` and ``decoy_samples`` take the place of what the plan would give. ``wrong`` is, of a codebook, the share
-    of misses that the suspect answers with a wrong class. The other settings are those of the module's header.
+    ``samples`` takes the place of what the plan would give. The other settings are those of :func:`codebook_plan`.
     """
     name = procedure_for(test, key).name
-    if name not in {"codebook", "keyed", "binomial", "sequential"}:
+    if key.marks is None or name == "relearning":
         return None
-    _check_shares(alpha=alpha, power=power)
-    if not 0.0 <= decoy_rate < 1.0:
-        raise InputError(f"a decoy rate lies in [0, 1), got {decoy_rate}.")
-    if any(number is not None and number < 1 for number in (available, decoys, samples, decoy_samples)):
-        raise InputError("samples, decoys and decoy_samples must be at least 1.")
-    if samples is not None and samples > available:
-        raise InputError(f"the key has {available} samples, got {samples}. Give a smaller number.")
-    rate, count, each, sure, null = _WSR[key.labels] if wsr is None else wsr, 0, 0, 1.0, 1.0 / key.classes
-    most, free = available if samples is None else samples, samples is None
-    if key.labels == "codebook":
-        sequential = name == "sequential"
-        asked, reached = _marked(
-            key.marks or 1, most, free, power, wsr=rate, classes=key.classes, alpha=alpha, wrong=wrong,
-            sequential=sequential,
-        )  # fmt: skip
-    else:
-        null, level = FLOOR, alpha * (1.0 - MISS_SHARE)
-        if key.labels == "keyed":
-            null, level = keyed_rate(key.classes, with_truth=key.kind != "unrelated"), alpha
-        else:
-            count = DECOYS if decoys is None else decoys
-            miss, wanted = alpha * MISS_SHARE / count, 1.0 - _DECOY_SHARE * (1.0 - power)
-            each = min(available, decoy_samples or decoy_samples_for(decoy_rate, count, miss, power=wanted))
-            sure = _within(each, decoy_rate, miss) ** count
-        if not null < rate <= 1.0:
-            raise InputError(
-                f"a WSR of {rate} cannot be told from a null rate of {null:.3f}: plan for a larger one, at most 1."
-            )
-        wanted = min(0.9999, power / max(sure, power))
-        if name == "sequential":
-            chances = sequential_power(most, wsr=rate, null_rate=null, alpha=level)
-            asked = next((n for n, chance in enumerate(chances, 1) if free and chance >= wanted), most)
-            reached = chances[asked - 1]
-        else:
-            needed = plan(rate, alpha=level, power=wanted, null_rate=null).queries if free else most
-            asked = min(most, needed)
-            reached = power_of(asked, wsr=rate, null_rate=null, alpha=level)
-    return SessionPlan(
-        test=name, samples=asked, decoys=count, decoy_samples=each, clean=clean,
-        queries=asked + count * each + clean, power=reached * sure, wsr=rate,
-        decoy_rate=decoy_rate if count else 0.0, null_rate=null, alpha=alpha,
-    )  # fmt: skip
-
-
-def _marked(marks: int, most: int, free: bool, power: float, **settings: Any) -> tuple[int, float]:
-    """Return how many samples of a codebook are asked, as many of each mark, and the power that this gives."""
-    each = most // marks
-    if each < 1:
+    most, marks = available if samples is None else samples, key.marks
+    if not marks <= most <= available:
         raise InputError(
-            f"a codebook asks every one of its {marks} marks: at least {marks} queries, got {most}. Allow more."
+            f"a codebook asks every one of its {marks} marks: at least {marks} queries, got {most}. Here {available} "
+            "are possible."
         )
-    if free and (found := codebook_plan(marks=marks, power=power, **settings)).carriers <= each:
-        return found.queries, found.power
-    return each * marks, codebook_power(each, marks=marks, **settings)
-
-
-def sequential_power(most: int, *, wsr: float, null_rate: float, alpha: float) -> list[float]:
-    """Return the chance that the e-process has reached 1 / alpha within 1, 2, ... ``most`` queries, exactly."""
-    going, reached, need, found = np.ones(1), 0.0, 0, []
-    for trials in range(1, most + 1):
-        # The chance of 0, 1, ... hits by now without having reached the level before.
-        going = np.append(going * (1.0 - wsr), 0.0) + np.append(0.0, going * wsr)
-        while need <= trials and log_e_value(need, trials, null_rate) < -math.log(alpha):
-            need += 1  # rises with the trials
-        reached += float(going[need:].sum())
-        going[need:] = 0.0
-        found.append(reached)
-    return found
-
-
-def decoy_samples_for(decoy_rate: float, decoys: int, miss: float, *, power: float) -> int:
-    """Return the fewest samples of each decoy key for which all limits stay at the floor with probability ``power``.
-
-    The suspect answers decoys with the key's label at ``decoy_rate``; ``miss`` is the chance that one limit is too low.
-    """
-    enough = (count for count in range(1, _MOST_DECOY_SAMPLES) if _within(count, decoy_rate, miss) ** decoys >= power)
-    return next(enough, _MOST_DECOY_SAMPLES)
-
-
-def _within(count: int, rate: float, miss: float) -> float:
-    """Return the chance that the limit of a decoy with ``count`` samples is at most the floor."""
-    # The limit at some hits is at most the floor if P[Bin(count, floor) <= hits] <= miss, that is, by symmetry of a
-    # floor of one half, if so many misses are as unlikely.
-    misses = needed_hits(count, 1.0 - FLOOR, miss)
-    return 0.0 if misses is None else binomial_tail(misses, count, 1.0 - rate)
+    rate, sequential = 0.1 if wsr is None else wsr, name == "sequential"
+    settings: dict[str, Any] = {
+        "classes": key.classes, "marks": marks, "alpha": alpha, "wrong": wrong, "sequential": sequential
+    }  # fmt: skip
+    each = most // marks
+    found = codebook_plan(rate, power=power, **settings) if samples is None else None
+    if found is None or found.carriers > each:
+        reached = codebook_power(each, wsr=rate, **settings)
+        found = CodebookPlan(
+            test=name, marks=marks, carriers=each, queries=each * marks, power=reached, wsr=rate, classes=key.classes,
+            alpha=alpha,
+        )  # fmt: skip
+    return replace(found, clean=clean, queries=found.queries + clean)

@@ -7,18 +7,13 @@
 | ``binomial`` | one mark | if this key hits no more than half or the worst decoy | a tenth of alpha | 20 decoys |
 | ``decoys`` | one mark | for any model | 1 / (N + 1) | N decoys |
 | ``paired`` | one mark; content, noise | as ``binomial``, and McNemar's | a tenth of alpha | carriers, 20 decoys |
-| ``sequential`` | any | as ``binomial``; codebook, keyed: for any model | none | 20 decoys, if they matter |
+| ``sequential`` | codebook | for any model | none | nothing; it stops after any mark |
 | ``keyed`` | keyed | for any model | none | nothing |
 | ``references`` | stored | if others hit at most half the time, or as the worst one | a tenth of alpha | nothing |
 
 ``auto`` is ``codebook`` for a codebook, ``keyed`` for keyed labels, ``paired`` for untargeted samples, ``references``
 for a fingerprint and ``binomial`` for a fixed target. The statistics are pure functions in
 :mod:`indelible.verification.statistics`.
-
-An untargeted sample is a hit when it is answered wrongly, and every model is wrong now and then. What counts is how
-much more often than on the same images without the mark, and with other keys' marks: ``paired`` asks both. Of the
-carriers that the model gets right, it counts those that the mark turns wrong; a model that is bad at its task has few
-of these and gains nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +24,7 @@ import torch
 
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import Data
-from indelible.keys.key import FRESH, SINGLE, Key, Labels, WatermarkSamples
+from indelible.keys.key import SINGLE, Key, Labels, WatermarkSamples
 from indelible.verification import findings
 from indelible.verification.findings import Finding, codebook_finding, worst_rate
 from indelible.verification.relearning import Teacher, lessons
@@ -41,36 +36,22 @@ from indelible.verification.statistics.codebook import (
     sequential_factor,
     smallest_p_value,
 )
-from indelible.verification.statistics.exact_tests import (
-    FLOOR,
-    bounded_rate,
-    decoys_for,
-    fisher_p_value,
-    keyed_rate,
-    rank_p_value,
-)
-from indelible.verification.statistics.sequential import EProcess
+from indelible.verification.statistics.exact_tests import decoys_for, fisher_p_value, rank_p_value
 from indelible.verification.suspect_queries import DECOYS, SuspectQueries
 from indelible.verification.suspects import ModuleSuspect
 
 _MOST_DECOYS = 9999
 _RANK_SAMPLES = 200
 
-_HALF = "an unmarked model answers this key's samples with {} at most 50 % of the time"
-_NO_MORE = _HALF + ", or at most as often as the worst of {} decoys' if that is more"
+_NO_MORE = (
+    "an unmarked model answers this key's samples with {} at most 50 % of the time, or at most as often as the worst "
+    "of {} decoys' if that is more"
+)
 _ALIKE = "the key is one of many that were drawn alike: derived, none chosen by anybody"
 _LIKE_REFERENCES = (
     "an independent model answers these queries with their labels at most 50 % of the time, or at most as often as the "
     "worst of the {} reference models that whoever made the fingerprint trained and held back"
 )
-
-
-def _ask_decoys(queries: SuspectQueries) -> list[tuple[int, int]]:
-    return [queries.decoy_hits(number) for number in range(queries.decoys or DECOYS)]
-
-
-def _answer(key: Key) -> str:
-    return "a wrong class" if key.labels == "untargeted" else "its label"
 
 
 def codebook(queries: SuspectQueries) -> Finding:
@@ -152,7 +133,7 @@ def _apart(queries: SuspectQueries, marks: int) -> tuple[WatermarkSamples, Data]
     return kept, carriers.subset(free.nonzero().flatten())
 
 
-def _codebook_sequential(queries: SuspectQueries) -> Finding:
+def sequential(queries: SuspectQueries) -> Finding:
     """Ask mark by mark; stop after the mark at which the level is reached, or cannot be reached any more."""
     drawn, samples, wanted = _drawn(queries), queries.samples, 1.0 / queries.alpha
     blocks = torch.arange(len(samples)).reshape(len(drawn), -1)
@@ -172,8 +153,10 @@ def _codebook_sequential(queries: SuspectQueries) -> Finding:
 
 def binomial(queries: SuspectQueries) -> Finding:
     """Exact binomial, null rate bounded by the worst decoy."""
-    hits, decoys = queries.hits(queries.samples), _ask_decoys(queries)
-    assumed = _NO_MORE.format(_answer(queries.key), len(decoys))
+    hits = queries.hits(queries.samples)
+    decoys = [queries.decoy_hits(number) for number in range(queries.decoys or DECOYS)]
+    answer = "a wrong class" if queries.key.labels == "untargeted" else "its label"
+    assumed = _NO_MORE.format(answer, len(decoys))
     return findings.bounded_finding(hits, len(queries.samples), decoys, queries.alpha, [assumed])
 
 
@@ -210,47 +193,6 @@ def paired(queries: SuspectQueries) -> Finding:
     decoys = (key.decoy(number).mark().apply(plain) for number in range(queries.decoys or DECOYS))
     before, after, *others = (samples.hits(queries.ask(images)) for images in (plain, samples.images, *decoys))
     return findings.paired_finding(before, after, others, queries.alpha)
-
-
-def sequential(queries: SuspectQueries) -> Finding:
-    """Ask one sample (a codebook: one mark) at a time; stop once the level is reached, or cannot be reached any more.
-
-    A fixed target's null rate is at least the floor, so the level must be reached there before decoys can matter: they
-    are asked then, and once. A suspect that does not know the key costs no decoys; without them nothing bounds the null
-    rate from above, and the p-value is 1.
-    """
-    if queries.key.labels == "codebook":
-        return _codebook_sequential(queries)
-    samples, key, keyed = queries.samples, queries.key, queries.key.labels == "keyed"
-    rate = keyed_rate(key.classes, with_truth=samples.true is not None) if keyed else FLOOR
-    miss = 0.0 if keyed else queries.alpha * findings.MISS_SHARE
-    decoys: list[tuple[int, int]] = []
-    trials: list[bool] = []
-    process, asked = EProcess(rate), 0
-    # The order is the secret's: carriers stand in the order of their set, which may be sorted by class.
-    for asked, row in enumerate(key.choose("order", len(samples), len(samples)).tolist(), 1):
-        one = samples.subset(torch.tensor([row]))
-        answer = queries.ask(one.images)
-        # Beside a keyed label, an answer that is the true class could not hit: no trial.
-        if not (keyed and one.true is not None and bool(answer == one.true)):
-            trials.append(bool(one.hits(answer)))
-            process.update(trials[-1])
-        if process.p_value + miss <= queries.alpha and not keyed and not decoys:
-            decoys = _ask_decoys(queries)
-            rate = bounded_rate(decoys, miss)
-            process = EProcess.of(rate, trials)
-        if process.p_value + miss <= queries.alpha or process.reachable(len(samples) - asked) + miss > queries.alpha:
-            break
-    rests = (findings.LABELS_DRAWN, findings.ANY_MODEL)
-    if not keyed:
-        common = _NO_MORE.format(_answer(key), len(decoys)) if decoys else _HALF.format(_answer(key))
-        rests = (common, "whatever it answered before does not make its next hit likelier")
-    unbounded = not keyed and not decoys
-    return Finding(
-        hits=process.hits, trials=asked, p_value=1.0 if unbounded else min(1.0, process.p_value + miss),
-        e_value=process.e_value, null_rate=rate, decoy_rate=worst_rate(decoys) if decoys else None, decoys=len(decoys),
-        counts={"open": process.trials}, assumptions=rests,
-    )  # fmt: skip
 
 
 def keyed(queries: SuspectQueries) -> Finding:
@@ -294,7 +236,7 @@ _ALL = (
     Procedure("decoys", "exact rank of the key among decoy keys", SINGLE, rank),
     Procedure("paired", "McNemar's exact test with and without the mark, and against the worst decoy's mark", SINGLE,
               paired),
-    Procedure("sequential", "anytime-valid e-process, one query at a time", (*FRESH, "keyed"), sequential),
+    Procedure("sequential", "anytime-valid e-process, one mark at a time", ("codebook",), sequential),
     Procedure("keyed", "exact binomial over the draw of the keyed labels", ("keyed",), keyed),
     Procedure("references", "exact binomial, null rate bounded by the worst reference model held back", ("stored",),
               references),

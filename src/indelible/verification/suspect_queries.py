@@ -69,8 +69,8 @@ def asked_samples(
 ) -> WatermarkSamples:
     """Return the key's samples that a suspect is asked; all if ``queries`` is None.
 
-    They are drawn on ``carriers``, a test set. With keyed labels they are the ``embedded`` ones, or those that the
-    owner's images as ``carriers`` give; of a fingerprint, the stored ones.
+    They are drawn on ``carriers``, a test set. With keyed labels they are the ``embedded`` ones, of a fingerprint the
+    stored ones.
     """
     if key.labels in FRESH:
         if carriers is None:
@@ -78,8 +78,14 @@ def asked_samples(
                 f"a key with {key.labels} labels is verified on images that marks are drawn on. Give carriers."
             )
         return key.samples(carriers, purpose="verify", count=queries)
-    if key.fingerprint is not None or embedded is None:
-        whole = key.questions(carriers, None)
+    if key.fingerprint is not None:
+        whole = key.fingerprint.samples
+    elif embedded is None:
+        # Any other images would have other labels, and the answer would be a wrong "not shown".
+        raise InputError(
+            "keyed labels are asked on the very samples that were embedded. Give embedded=protected.samples, "
+            "embedded=WatermarkSamples.load(FILE), or embedded=key.samples(OWNER_IMAGES, purpose='embed')."
+        )
     elif torch.equal(key.label(embedded.images, embedded.true), embedded.labels):
         whole = embedded
     else:

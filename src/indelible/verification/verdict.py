@@ -1,6 +1,6 @@
 """The verdict: what was asked and answered, how likely that is by chance, and what it does and does not prove."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -34,8 +34,8 @@ _NOTES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict(JsonFields):
-    """The outcome of a verification.
+class Verdict(JsonFields, Finding):
+    """The outcome of a verification: a finding, and what follows from it.
 
     Attributes:
         owned: Whether the p-value (corrected, if several verdicts were) is at most ``alpha``.
@@ -48,7 +48,7 @@ class Verdict(JsonFields):
         labels: Labels of the key: ``"codebook"``, ``"fixed"``, ``"keyed"``, ``"untargeted"`` or ``"stored"``.
         hits: Key samples answered with their labels; untargeted ones, with any class but their true one.
         trials: Key samples asked.
-        e_value: Capital of a sequential test at its end.
+        e_value: Capital of the sequential test at its end.
         decoys: Decoy keys asked.
         decoy_rate: Share of hits among the worst decoy key's samples, if decoys were asked.
         null_rate: Chance of a hit for a model that never saw the key, as the test used it; None for the rank test.
@@ -73,28 +73,17 @@ class Verdict(JsonFields):
 
     owned: bool
     wsr: float
-    p_value: float
     alpha: float
     queries: int
     test: str
     procedure: str = "binomial"
     labels: str = "fixed"
-    hits: int
-    trials: int
-    e_value: float | None = None
-    decoys: int = 0
-    decoy_rate: float | None = None
-    null_rate: float | None = None
-    counts: Mapping[str, float] = field(default_factory=dict)
     ba: float | None = None
     wsr_embedded: float | None = None
     p_corrected: float | None = None
     family: int = 1
     binding: str = "key"
-    table: tuple[tuple[int, ...], ...] = ()
-    drawn: tuple[int, ...] = ()
     key: str
-    assumptions: tuple[str, ...]
     sentence: str
     versions: dict[str, str] = field(default_factory=lambda: dict(versions()))
 
@@ -152,12 +141,6 @@ def verify(
         if number is not None and number < 1:
             raise InputError(f"{name} must be at least 1, got {number}.")
     procedure = procedure_for(test, key)
-    if key.labels == "keyed" and embedded is None:
-        # Any other images would have other labels, and the answer would be a wrong "not shown".
-        raise InputError(
-            "keyed labels are asked on the very samples that were embedded. Give embedded=protected.samples, "
-            "embedded=WatermarkSamples.load(FILE), or embedded=key.samples(OWNER_IMAGES, purpose='embed')."
-        )
     images = None if carriers is None else as_data(carriers, classes=key.classes)
     asked = SuspectQueries(
         suspect=as_suspect(suspect, normalize=normalize), key=key, carriers=images, alpha=alpha, decoys=decoys,
@@ -195,25 +178,23 @@ def corrected(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
 
 def _origin(key: Key, carriers: Data | None) -> tuple[str, str, str]:
     """Return who could have chosen what was asked, what that assumes, and what a forger could choose; or empty text."""
-    found = "key", "", ""
     if key.fingerprint is not None:
         free = (
             "queries and labels of a fingerprint are found by optimisation, and anybody can find such ones that many "
             "independent models answer alike: it is forgeable"
         )
-        found = "none", "", free
-    elif key.scheme == "paper":
+        return "none", "", free
+    if key.scheme == "paper":
         public = "the mark is the paper's public one"
-        found = "none", f"{public}: anybody could claim it, so it proves nothing by itself", public
-    elif key.kind == "unrelated" and key.pool is not None and key.labels == "fixed":
+        return "none", f"{public}: anybody could claim it, so it proves nothing by itself", public
+    if key.kind == "unrelated" and key.pool is not None and key.labels == "fixed":
         free = "whoever made the key chose the second data set, and any model may know its images as the target class"
-        foreign = "decoys are generated images: the second data set is assumed to be as foreign to the model"
-        found = "none", foreign, free
-    elif key.labels == "codebook" and key.kind != "unrelated":
-        found = "auditor", "the carriers were not chosen by whoever made the key: the auditor brought them", ""
-        if carriers is not None and key.is_bound_to(carriers):
-            found = "carriers", "", ""
-    return found
+        return "none", "decoys are generated images: the second data set is assumed to be as foreign to the model", free
+    if key.labels != "codebook" or key.kind == "unrelated":
+        return "key", "", ""
+    if carriers is not None and key.is_bound_to(carriers):
+        return "carriers", "", ""
+    return "auditor", "the carriers were not chosen by whoever made the key: the auditor brought them", ""
 
 
 def _sentence(owned: bool, found: Finding, test: str, key: Key, free: str) -> str:

@@ -14,10 +14,11 @@ from torch import Tensor
 import indelible
 from indelible.base.errors import InputError
 from indelible.cli import main
+from indelible.data.digests import image_digests
 from indelible.keys.content import ContentMark
 from indelible.keys.key import Key
 from indelible.verification import planned, session_plan
-from indelible.verification.suspects import BadAnswerError, HttpSuspect, Persistence, image_digests, read_log
+from indelible.verification.suspects import BadAnswerError, HttpSuspect, Persistence, read_log
 from indelible.verification.suspects.open_suspect import open_suspect
 from tests.conftest import SECRET, SHAPE, stripes
 from tests.verification.suspects.servers import Nasty, misbehaving
@@ -85,7 +86,7 @@ def test_a_model_that_knows_the_marks_is_shown_and_a_stranger_is_not(expected: i
 def test_one_carrier_a_mark_is_enough() -> None:
     made = session_plan(KEY, 16 * 20, wsr=1.0)
     assert made is not None
-    assert made.samples == 16
+    assert made.carriers == 1
     assert indelible.verify(Direct(), KEY, CARRIERS, **made.options, **OPTIONS).queries == 16
 
 
@@ -109,7 +110,7 @@ def test_onnx(tmp_path: Path) -> None:
 
 def test_predictions(tmp_path: Path, expected: indelible.Verdict) -> None:
     plan = planned(lambda suspect: indelible.verify(suspect, KEY, CARRIERS, **OPTIONS), seed=1)
-    whole = answered(tmp_path / "whole.csv", plan.digests, images=plan.images)
+    whole = answered(tmp_path / "whole.csv", image_digests(plan), images=plan)
     assert indelible.verify(open_suspect(whole, classes=4), KEY, CARRIERS, **OPTIONS) == expected
     # Two marks were left out: 40 of 320 images.
     samples = KEY.samples(CARRIERS, purpose="verify")
@@ -150,10 +151,14 @@ def test_a_server_on_the_command_line(site: Nasty, tmp_path: Path, capsys: pytes
     words += ["--input", "dtype=uint8", "--log", tmp_path / "asked.jsonl", "--wsr", "0.9", "--json"]
     assert main([str(word) for word in words]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["plan"]["test"], found["plan"]["samples"], found["queries"]) == ("codebook", 32, 32)
+    assert (found["plan"]["test"], found["plan"]["carriers"], found["queries"]) == ("codebook", 2, 32)
     recount = [*words[:5], "--suspect", tmp_path / "asked.jsonl", "--json"]
     assert main([str(word) for word in recount]) == 0
     assert json.loads(capsys.readouterr().out)["p_value"] == found["p_value"]
+    assert main([str(word) for word in recount[:-1]]) == 0
+    assert "plan: 32 samples of the key: 32 queries" in capsys.readouterr().err, "said, and taken from the log"
+    assert main([str(word) for word in [*recount, "--alpha", "0.05"]]) == 2
+    assert "made with --test codebook --alpha 1e-06" in capsys.readouterr().err
     few = [*words[:7], *words[7:9], "--log", tmp_path / "few.jsonl", "--queries", "7"]
     assert main([str(word) for word in few]) == 2
     assert "every one of its 16 marks: at least 16 queries, got 7" in capsys.readouterr().err

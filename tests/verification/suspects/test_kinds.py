@@ -14,9 +14,10 @@ from indelible.base.files import write_tensors
 from indelible.base.imports import MissingExtraError, needed
 from indelible.base.records import Record
 from indelible.data import Split
+from indelible.data.digests import image_digests
 from indelible.train.evaluate import predict
 from indelible.train.run_folder import Architecture, Run
-from indelible.verification.suspects import BadAnswerError, Preprocessing, image_digests, open_suspect
+from indelible.verification.suspects import BadAnswerError, Preprocessing, open_suspect
 from indelible.verification.suspects.outputs import as_array, labels_of
 from indelible.verification.suspects.template import JsonTemplate, pointed
 from tests.conftest import TinyNet, stripes

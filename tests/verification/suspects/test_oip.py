@@ -13,7 +13,7 @@ from indelible.cli.options import asked_suspect
 from indelible.data.download import UnreachableError
 from indelible.verification.careful_queries import LoggedSuspect
 from indelible.verification.suspects import BadAnswerError, HttpSuspect, Persistence, Preprocessing, open_suspect
-from indelible.verification.suspects.log import QueryLog
+from indelible.verification.suspects.log import query_log
 from indelible.verification.suspects.oip import OpenInference, declared_layout
 from tests.conftest import SHAPE, stripes
 from tests.verification.suspects.servers import Recorded, playing
@@ -104,10 +104,10 @@ class TestMLServer:
 
     def test_the_cause_in_a_state_500_is_shown_and_in_no_log(self, tmp_path: Path) -> None:
         says = r"2 attempts; the last: state 500 \('builtins.RuntimeError: cuDNN error: .* in layer conv1'\)"
-        log = QueryLog(tmp_path / "q.jsonl", classes=4, suspect={}, about={})
-        with playing(recorded("none declared", "exception")) as site, log:
+        opening = query_log(tmp_path / "q.jsonl", classes=4, suspect={}, about={})
+        with playing(recorded("none declared", "exception")) as site, opening as log:
             with pytest.raises(UnreachableError, match=says):
-                LoggedSuspect(opened(site), log, classes=4).predict(IMAGES)
+                LoggedSuspect(opened(site), log).predict(IMAGES)
             assert len(site.asked) == 2
         assert b"cuDNN" not in (tmp_path / "q.jsonl").read_bytes()
         assert b'"cause":"state 500"' in (tmp_path / "q.jsonl").read_bytes()

@@ -76,13 +76,6 @@ def binomial_tail(hits: int, trials: int, rate: float) -> float:
     return 1.0 if hits == 0 else float(betainc(hits, trials - hits + 1, rate))
 
 
-def bounded_rate(decoys: Sequence[tuple[int, int]], miss: float, floor: float = FLOOR) -> float:
-    """Return the bound on the null rate that decoys give; arguments as in :func:`bounded_binomial`."""
-    if not decoys:
-        raise InputError("the null rate is bounded by decoys, but there are none. Ask at least one decoy key.")
-    return max(floor, *(upper_limit(found, asked, miss / len(decoys)) for found, asked in decoys))
-
-
 def bounded_binomial(
     hits: int, trials: int, decoys: Sequence[tuple[int, int]], miss: float, floor: float = FLOOR
 ) -> tuple[float, float]:
@@ -90,7 +83,9 @@ def bounded_binomial(
 
     ``decoys`` are the (hits, trials) of each; ``miss`` is the chance that the limit of any of them is too low.
     """
-    rate = bounded_rate(decoys, miss, floor)
+    if not decoys:
+        raise InputError("the null rate is bounded by decoys, but there are none. Ask at least one decoy key.")
+    rate = max(floor, *(upper_limit(found, asked, miss / len(decoys)) for found, asked in decoys))
     return min(1.0, binomial_tail(hits, trials, rate) + miss), rate
 
 

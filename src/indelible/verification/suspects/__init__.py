@@ -1,34 +1,15 @@
 """Suspects: anything that answers images with labels; one file per kind, every answer checked."""
 
-from indelible.data.digests import image_digests
-from indelible.verification.suspects.http import HttpSuspect, Persistence
-from indelible.verification.suspects.log import read_log
-from indelible.verification.suspects.open_suspect import open_suspect
-from indelible.verification.suspects.outputs import BadAnswerError
-from indelible.verification.suspects.predictions import PredictionFile
-from indelible.verification.suspects.preprocessing import Preprocessing
-from indelible.verification.suspects.suspect import (
-    SUSPECTS,
-    AddressedSuspect,
-    ModuleSuspect,
-    Suspect,
-    answers,
-    as_suspect,
-)
-
-__all__ = [
-    "SUSPECTS",
-    "AddressedSuspect",
-    "BadAnswerError",
-    "HttpSuspect",
-    "ModuleSuspect",
-    "Persistence",
-    "PredictionFile",
-    "Preprocessing",
-    "Suspect",
-    "answers",
-    "as_suspect",
-    "image_digests",
-    "open_suspect",
-    "read_log",
-]
+from indelible.verification.suspects.http import HttpSuspect as HttpSuspect
+from indelible.verification.suspects.http import Persistence as Persistence
+from indelible.verification.suspects.log import read_log as read_log
+from indelible.verification.suspects.open_suspect import open_suspect as open_suspect
+from indelible.verification.suspects.outputs import BadAnswerError as BadAnswerError
+from indelible.verification.suspects.predictions import PredictionFile as PredictionFile
+from indelible.verification.suspects.preprocessing import Preprocessing as Preprocessing
+from indelible.verification.suspects.suspect import SUSPECTS as SUSPECTS
+from indelible.verification.suspects.suspect import AddressedSuspect as AddressedSuspect
+from indelible.verification.suspects.suspect import ModuleSuspect as ModuleSuspect
+from indelible.verification.suspects.suspect import Suspect as Suspect
+from indelible.verification.suspects.suspect import answers as answers
+from indelible.verification.suspects.suspect import as_suspect as as_suspect

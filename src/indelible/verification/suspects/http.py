@@ -3,10 +3,8 @@
 What is sent and how the reply is read is a *format*: :class:`~indelible.verification.suspects.oip.OpenInference` or
 :class:`~indelible.verification.suspects.template.JsonTemplate`. This file moves the bytes.
 
-Tried again, after a random share of a pause that doubles (or what ``Retry-After`` asks): connections refused, dropped
-or too slow, and the states 408, 425, 429, 500, 502, 503, 504. Never tried again: any other state, a redirect, a reply
-that is no JSON, is too large or does not hold what was asked for. The cause that a server writes into such a reply is
-part of the error. A server cannot change the verdict by such replies; it can only prevent one.
+What is tried again: docs/suspects.md. Never tried again: any other state, a redirect, a reply that is no JSON, is too
+large or does not hold what was asked for. A server cannot change the verdict by such replies; it can only prevent one.
 """
 
 import json
@@ -90,15 +88,6 @@ class HttpSuspect:
             follow_redirects=False, trust_env=False,
         )  # fmt: skip
         weakref.finalize(self, self._client.close)  # whoever forgets to close it leaves no open connection behind
-
-    @property
-    def batch(self) -> int:
-        """Images of one request, at most."""
-        return self.format.batch
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
 
     def describe(self) -> dict[str, Any]:
         """Return what was asked, for logs and evidence; no headers."""

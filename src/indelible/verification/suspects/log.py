@@ -19,11 +19,11 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import torch
 from filelock import lock_descriptor
@@ -96,28 +96,26 @@ class Recorded:
     def _start(self, entry: Mapping[str, Any]) -> None:
         known = entry.get("format") == _FORMAT
         self._need(known, f"format {entry.get('format')!r:.20}, this version reads {_FORMAT}")
-        classes, suspect, about = (entry.get(name) for name in ("classes", "suspect", "about"))
-        if type(classes) is not int or classes < 2 or not isinstance(suspect, dict) or not isinstance(about, dict):
-            self._need(False, "it does not say who is asked and for how many classes")
-        else:
-            self.classes, self.suspect, self.about = classes, suspect, about
+        given: list[Any] = [entry.get(name) for name in ("classes", "suspect", "about")]
+        classes, suspect, about = given
+        whole = type(classes) is int and classes >= 2 and isinstance(suspect, dict) and isinstance(about, dict)
+        self._need(whole, "it does not say who is asked and for how many classes")
+        self.classes, self.suspect, self.about = classes, suspect, about
 
     def _ask(self, entry: Mapping[str, Any]) -> None:
-        images = entry.get("images")
-        if not isinstance(images, list) or not images or not all(map(is_hash, images)):
-            images = []
-        self._need(bool(images), "a question without digests of images")
+        images: Any = entry.get("images")
+        named = isinstance(images, list) and bool(images) and all(map(is_hash, images))
+        self._need(named, "a question without digests of images")
         once = entry.get("request") == self.requests and len(set(images)) == len(images)
         self._need(once, "questions are not numbered one after the other, or one holds an image twice")
         self._need(self.answers.keys().isdisjoint(images), "an image that was answered already is asked again")
         self._asked, self.requests, self.sent = images, self.requests + 1, self.sent + len(images)
 
     def _answer(self, entry: Mapping[str, Any]) -> None:
-        labels = entry.get("labels")
-        if not isinstance(labels, list) or not all(type(one) is int and 0 <= one < self.classes for one in labels):
-            labels = []
-        whole = len(labels) == len(self._asked)
-        self._need(whole, "an answer is not one label 0..classes - 1 for each image")
+        labels: Any = entry.get("labels")
+        whole = isinstance(labels, list) and len(labels) == len(self._asked)
+        known = whole and all(type(one) is int and 0 <= one < self.classes for one in labels)
+        self._need(known, "an answer is not one label 0..classes - 1 for each image")
         self.answers.update(zip(self._asked, labels, strict=True))
         self._asked = []
 
@@ -146,71 +144,64 @@ def read_log(path: str | Path) -> Recorded:
     return parse_log(content, str(path))
 
 
+@dataclass
 class QueryLog:
-    """A log that is being written; to be used as a context manager, by one process at a time.
+    """A log that is being written; :func:`query_log` opens it."""
 
-    The log of an earlier session is continued; one of another suspect, or about something else, is refused.
-    """
-
-    def __init__(
-        self, path: str | Path, *, classes: int, suspect: Mapping[str, Any], about: Mapping[str, Any]
-    ) -> None:  # fmt: skip
-        self.path = Path(path)
-        self._session = {"classes": classes, "suspect": suspect, "about": about}
-        self.recorded = Recorded(str(path))
-        self._handle: IO[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = self.path.open("a+b")
-            free = lock_descriptor(self._handle.fileno(), blocking=False)
-            self._handle.seek(0)
-            content = self._handle.read() if free else b""
-        except OSError as error:
-            raise StorageError(f"cannot write the query log {self.path}: {error.strerror}.") from error
-        try:
-            if not free:
-                raise InputError(f"another process is writing {self.path}. Wait for it, or name another log.")
-            self.recorded = parse_log(content, str(self.path), torn=True)
-            self._handle.truncate(self.recorded.size)
-            if self.recorded.lines == 0:
-                self.write("start", format=_FORMAT, **self._session)
-            for name, value in self._session.items():
-                if canonical_json(getattr(self.recorded, name)) != canonical_json(value):
-                    raise InputError(
-                        f"{self.path} is the log of another session: its {name} differ. Name another log, or give the "
-                        "same command to continue."
-                    )
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._handle is not None:
-            with contextlib.suppress(OSError):
-                self._handle.close()
-            self._handle = None
+    recorded: Recorded
+    handle: IO[bytes]
 
     def write(self, event: str, **fields: Any) -> None:
         """Write down what is about to be asked (``images``), asked again (``cause``), or the answer (``labels``)."""
-        if self._handle is None:
-            raise InputError("a query log is open only inside its `with` block.")
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         number = {} if event == "start" else {"request": self.recorded.requests - (event != "ask")}
         line = canonical_json({"event": event, **number, **fields, "time": now, "prev": self.recorded.head})
         self.recorded.read(line)  # what cannot be read back is never written
         try:
-            self._handle.write(line + b"\n")
-            self._handle.flush()
-            os.fsync(self._handle.fileno())
+            self.handle.write(line + b"\n")
+            self.handle.flush()
+            os.fsync(self.handle.fileno())
         except OSError as error:
-            raise StorageError(f"cannot write the query log {self.path}: {error.strerror}.") from error
+            raise StorageError(f"cannot write the query log {self.recorded.name}: {error.strerror}.") from error
+
+
+@contextlib.contextmanager
+def query_log(
+    path: str | Path, *, classes: int, suspect: Mapping[str, Any], about: Mapping[str, Any]
+) -> Iterator[QueryLog]:  # fmt: skip
+    """Open a log to be written, by one process at a time.
+
+    The log of an earlier session is continued; one of another suspect, or about something else, is refused.
+    """
+    place, session = Path(path), {"classes": classes, "suspect": suspect, "about": about}
+    with contextlib.ExitStack() as opened:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            handle = place.open("a+b")
+            opened.callback(_close, handle)
+            free = lock_descriptor(handle.fileno(), blocking=False)
+            handle.seek(0)
+            content = handle.read() if free else b""
+        except OSError as error:
+            raise StorageError(f"cannot write the query log {path}: {error.strerror}.") from error
+        if not free:
+            raise InputError(f"another process is writing {path}. Wait for it, or name another log.")
+        log = QueryLog(parse_log(content, str(path), torn=True), handle)
+        handle.truncate(log.recorded.size)
+        if log.recorded.lines == 0:
+            log.write("start", format=_FORMAT, **session)
+        for name, value in session.items():
+            if canonical_json(getattr(log.recorded, name)) != canonical_json(value):
+                raise InputError(
+                    f"{path} is the log of another session: its {name} differ. Name another log, or give the same "
+                    "command to continue."
+                )
+        yield log
+
+
+def _close(handle: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):  # what could not be written was told by `write`
+        handle.close()
 
 
 def description(suspect: Any) -> Mapping[str, Any]:

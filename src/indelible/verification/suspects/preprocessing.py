@@ -2,28 +2,18 @@
 
 Images are uint8 (N, C, H, W) in Indelible. A model behind a file or an address may want floats, channels last, another
 size, a mean taken off. A wrong guess would look like an honest miss; so whoever asks such a model describes its input,
-at least its type, and the description goes into the log and the evidence.
-
-| setting | default | meaning |
-|---|---|---|
-| ``dtype`` | none: to be given | ``uint8``, ``float16``, ``float32`` or ``float64`` |
-| ``white`` | 255 for uint8, else 1 | the number that a white pixel (255) becomes |
-| ``mean``, ``std`` | none | of each channel, in units of ``white``; subtracted and divided by |
-| ``layout`` | ``NCHW`` | or ``NHWC`` |
-| ``order`` | ``RGB`` | or ``BGR`` |
-| ``size`` | as the images are | (height, width); antialiased bilinear |
-| ``channels`` | as the images are | 1 or 3: gray images are copied, colours averaged by their luma |
+at least its type, and the description goes into the log and the evidence. docs/suspects.md has the settings.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args, get_type_hints
+from typing import Any, Literal, Self
 
 import numpy as np
 from torch import Tensor
 
-from indelible.base.checks import check_settings
-from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.checks import check_settings, check_words
+from indelible.base.errors import InputError
 from indelible.base.records import JsonFields
 from indelible.data.convert import fit_shape
 from indelible.data.images import Shape
@@ -31,7 +21,7 @@ from indelible.data.images import Shape
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing(JsonFields):
-    """The input of a foreign model; the table in the module's header explains each setting."""
+    """The input of a foreign model; docs/suspects.md explains each setting."""
 
     dtype: Literal["uint8", "float16", "float32", "float64"]
     white: float | None = None
@@ -43,10 +33,7 @@ class Preprocessing(JsonFields):
     channels: int | None = None
 
     def __post_init__(self) -> None:
-        for what in ("dtype", "layout", "order"):
-            value, known = getattr(self, what), get_args(get_type_hints(type(self))[what])
-            if value not in known:
-                raise UnknownNameError(f"input {what}", str(value), known)
+        check_words(self, "input ")
         if self.dtype == "uint8" and (self.mean or self.std or self.white not in {None, 255}):
             raise InputError("uint8 input holds pixels 0..255 as they are: white, mean and std belong to floats.")
         if self.white is not None and not 0 < self.white <= 65535:

@@ -1,28 +1,6 @@
 """Any JSON over HTTP: a template of the request, and where in the reply the answers are.
 
-A template is a JSON file::
-
-    {
-      "url": "https://example.org/classify",
-      "input": {"dtype": "float32", "layout": "NHWC"},
-      "body": {"instances": "$images"},
-      "reply": "/predictions",
-      "item": "/scores",
-      "batch": 16
-    }
-
-In ``body``, a text that is exactly one of these is replaced:
-
-| text | by |
-|---|---|
-| ``$images`` | nested lists of numbers, one for each image, as ``input`` describes |
-| ``$pngs`` | a list of PNG files in base64, after ``size`` and ``channels`` of ``input`` |
-| ``$image``, ``$png`` | the same for one image; requests then hold one |
-| ``$count`` | the number of images |
-
-``reply`` is a JSON pointer (RFC 6901) to the list of answers, one for each image; to the answer itself with ``$image``
-or ``$png``. ``item`` is a pointer inside each answer. An answer is a class number, a list of scores, or a name from
-``classes``.
+docs/suspects.md has an example, and what each field and each ``$`` word in the body means.
 """
 
 import base64
@@ -46,7 +24,7 @@ _MANY = {"$images", "$pngs"}
 
 @dataclass(frozen=True, kw_only=True)
 class JsonTemplate:
-    """A server that speaks JSON of its own; the module's header explains each field."""
+    """A server that speaks JSON of its own; docs/suspects.md explains each field."""
 
     url: str
     preprocessing: Preprocessing
