@@ -51,7 +51,7 @@ NOT_RUN = {
     "pip install 'indelible[ray]'": NETWORK,
     "indelible data fetch cifar10": NETWORK,
     "indelible data fetch cifar10 --from binary": NETWORK,
-    "indelible data fetch cifar100 --from '~/downloads/cifar-100-python.tar.gz'": "needs the archive of CIFAR-100",
+    "indelible data fetch cifar100 --from '~/downloads/cifar-100-binary.tar.gz'": "needs the archive of CIFAR-100",
     "indelible bench run cifar10-cpu": HOURS,
     "indelible bench run app-fast-cpu --workers 2": HOURS,
     "indelible bench run price-cpu --from results/price-cpu.json --out results/price-cpu.json": HOURS,
