@@ -12,7 +12,6 @@ from typing import Any, Self, TypeVar
 
 import torch
 
-from indelible.base.allocator import keep_freed_memory
 from indelible.base.errors import InputError
 from indelible.base.imports import needed
 from indelible.base.progress import silenced
@@ -119,7 +118,6 @@ def _work(pipe: Connection, work: Callable[[], Any], threads: int) -> None:
     # Ctrl-C in a terminal goes to a whole group of processes; the engine asks its workers itself, once.
     os.setpgid(0, 0)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    keep_freed_memory()
     with suppress(KeyboardInterrupt):
         try:
             pipe.send((_do(work, threads), None))

@@ -25,7 +25,6 @@ import torch
 from torch import distributed, multiprocessing, nn
 from torch.multiprocessing.spawn import ProcessRaisedException, start_processes
 
-from indelible.base.allocator import keep_freed_memory
 from indelible.base.errors import IndelibleError, InputError
 from indelible.base.files import read_tensors, write_tensors
 from indelible.base.progress import silenced, wanted
@@ -256,7 +255,6 @@ def _process(
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)  # Ctrl-C reaches the caller alone, which passes it on once
     torch.set_num_threads(threads)
-    keep_freed_memory()
     rank = int(variables["NODE_RANK"]) * devices + index
     os.environ.update(variables)
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(devices * nodes), LOCAL_RANK=str(index))
