@@ -60,8 +60,8 @@ NOT_RUN = {
     "indelible report bench": "needs a store of several cells; tests/cli/test_report.py makes one",
     "indelible embed --devices 4 --out runs/four": f"{MACHINES}; two processes: tests/train/test_processes.py",
     "indelible attack runs/four --devices 4": f"{MACHINES}; two processes: tests/train/test_processes.py",
-    "indelible embed --devices 4 --nodes 2 --out /shared/runs/eight": MACHINES,
     "torchrun --nproc-per-node 4 -m indelible embed --out runs/four": MACHINES,
+    "torchrun --nproc-per-node 4 -m indelible attack runs/four": MACHINES,
     "torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint first:29500 -m indelible embed --out "
     "/shared/runs/eight": MACHINES,
     "python experiments/serve.py runs/app-ft --port 8080": "serves until it is stopped; asked as a server below",
