@@ -85,7 +85,7 @@ def test_commands_under_torchrun(tmp_path: Path) -> None:
     run = indelible.Run.load(out)
     assert run.record.settings["devices"] == 2
     assert run.key().digest == run.record.inputs["key"]
-    weights = []
+    weights: list[bytes] = []
     for start, two in ((TWO_HERE, []), ([sys.executable, "-m", "indelible"], ["--devices", "2"])):
         place = tmp_path / f"attacked-{len(weights)}"
         process = command([*start, "attack", str(out), "--out", str(place), *two, "--set", "epochs=1",
