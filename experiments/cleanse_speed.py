@@ -21,7 +21,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from indelible.attacks.neural_cleanse import NeuralCleanse, PatchSearch
-from indelible.base.allocator import keep_freed_memory
 from indelible.base.progress import silenced
 from indelible.data.images import ImageData
 from indelible.models import build_model
@@ -59,7 +58,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--rounds", type=int, default=5)
     chosen = options.parse_args(argv)
     torch.set_num_threads(1)
-    keep_freed_memory()  # as the command line does
     random = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (chosen.images, 3, 32, 32), generator=random, dtype=torch.uint8)
     labels = torch.arange(chosen.images) % chosen.classes

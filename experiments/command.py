@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from indelible.base.allocator import keep_freed_memory
 from indelible.base.errors import IndelibleError
 from indelible.base.files import write_json
 from indelible.base.progress import silenced
@@ -75,6 +74,5 @@ def guarded(arguments: argparse.Namespace, work: Callable[[argparse.Namespace], 
 
 
 def program(main: Callable[[], int]) -> NoReturn:
-    """Run a command as a program of its own, whose memory is managed as that of the package's own commands."""
-    keep_freed_memory()
+    """Run a command as a program of its own."""
     sys.exit(main())

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from indelible.analyze.analysis import Analysis
 from indelible.base.errors import InputError, UnknownNameError
@@ -73,10 +73,6 @@ class Frontier(Analysis, registered=False):
     figure: ClassVar[str] = "frontier"
     attack: str
     spots: tuple[Spot, ...]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return one row per method."""
-        return [vars(spot) | {"over": ", ".join(spot.over)} for spot in self.spots]
 
     def sentences(self) -> list[str]:
         """Return what the numbers say, one sentence a method."""

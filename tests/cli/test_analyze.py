@@ -63,7 +63,7 @@ def test_each_figure(words: list[str], run_folder: Path, tmp_path: Path, capsys:
     document = json.loads(capsys.readouterr().out)
     assert document["figure"] == words[0]
     assert document["sentences"]
-    assert {"analysis.json", "table.csv", "figure.png", "figure.svg"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"analysis.json", "figure.png", "figure.svg"} <= {path.name for path in tmp_path.iterdir()}
     (tmp_path / "figure.png").unlink()
     assert main(["analyze", "draw", str(tmp_path), "--json"]) == 0
     assert (tmp_path / "figure.png").exists()

@@ -10,6 +10,7 @@ from torch import nn
 from indelible.base.errors import InputError
 from indelible.base.records import Record
 from indelible.cli import main, parser, report
+from indelible.cli.command_line import command_table
 from indelible.data.splits import Split
 from indelible.report import FORMATS
 from indelible.train.run_folder import Architecture, Run
@@ -52,7 +53,7 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_formats_are_those_that_tables_have() -> None:
-    assert report._ENDINGS == FORMATS
+    assert command_table()["commands"]["report"]["options"]["--format"]["choices"] == list(FORMATS)
 
 
 def test_the_papers_tables_need_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

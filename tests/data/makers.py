@@ -43,34 +43,6 @@ def cifar_binary(images: Pixels, numbers: list[int], coarse: int | None = None) 
     return b"".join(head + bytes([label]) + image.tobytes() for image, label in zip(images, numbers, strict=True))
 
 
-def python2_text(text: bytes) -> bytes:
-    return b"U" + bytes([len(text)]) + text if len(text) < 256 else b"T" + struct.pack("<i", len(text)) + text
-
-
-def python2_int(value: int) -> bytes:
-    return b"K" + bytes([value]) if 0 <= value < 256 else b"J" + struct.pack("<i", value)
-
-
-def python2_array(values: Pixels, kind: bytes = b"u1", module: bytes = b"numpy.core.multiarray") -> bytes:
-    """Return the opcodes by which numpy 1.x under Python 2 stores a two-dimensional array."""
-    shape = b"".join(map(python2_int, values.shape)) + b"\x86"
-    dtype = b"cnumpy\ndtype\n" + python2_text(kind) + b"K\x00K\x01\x87R"
-    dtype += b"(K\x03" + python2_text(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
-    made = b"c" + module + b"\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + python2_text(b"b") + b"\x87R"
-    return made + b"(K\x01" + shape + dtype + b"\x89" + python2_text(values.tobytes()) + b"tb"
-
-
-def python2_batch(images: Pixels, numbers: list[int], key: bytes = b"labels") -> bytes:
-    """Return a CIFAR batch as Python 2 wrote it: protocol 2, byte strings, numpy 1.x names."""
-    listed = b"](" + b"".join(map(python2_int, numbers)) + b"e"
-    items = [
-        python2_text(b"batch_label") + python2_text(b"testing batch 1 of 1") + b"s",
-        python2_text(b"data") + python2_array(images.reshape(len(images), -1)) + b"s",
-        python2_text(key) + listed + b"s",
-    ]
-    return b"\x80\x02}" + b"".join(items) + b"."
-
-
 def cifar_sheet(images: Pixels) -> bytes:
     rows = images.reshape(len(images), 3, 1024).transpose(0, 2, 1)
     buffer = io.BytesIO()
@@ -79,15 +51,13 @@ def cifar_sheet(images: Pixels) -> bytes:
 
 
 def cifar10_files(kind: str, per_batch: int) -> dict[str, bytes]:
-    """Return the six batches of a tiny CIFAR-10 in one of its three formats, by file name."""
+    """Return the six batches of a tiny CIFAR-10 in one of its two formats, by file name."""
     files: dict[str, bytes] = {}
     numbers = labels(per_batch)
     for number, name in enumerate([*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]):
         images = pixels(per_batch, seed=number)
         if kind == "binary":
             files[f"{name}.bin"] = cifar_binary(images, numbers)
-        elif kind == "python":
-            files[name] = python2_batch(images, numbers)
         else:
             files[f"{name}.png"] = cifar_sheet(images)
     if kind == "png":

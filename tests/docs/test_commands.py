@@ -51,7 +51,7 @@ NOT_RUN = {
     "pip install 'indelible[ray]'": NETWORK,
     "indelible data fetch cifar10": NETWORK,
     "indelible data fetch cifar10 --from binary": NETWORK,
-    "indelible data fetch cifar100 --from '~/downloads/cifar-100-python.tar.gz'": "needs the archive of CIFAR-100",
+    "indelible data fetch cifar100 --from '~/downloads/cifar-100-binary.tar.gz'": "needs the archive of CIFAR-100",
     "indelible bench run cifar10-cpu": HOURS,
     "indelible bench run app-fast-cpu --workers 2": HOURS,
     "indelible bench run price-cpu --from results/price-cpu.json --out results/price-cpu.json": HOURS,
@@ -60,8 +60,8 @@ NOT_RUN = {
     "indelible report bench": "needs a store of several cells; tests/cli/test_report.py makes one",
     "indelible embed --devices 4 --out runs/four": f"{MACHINES}; two processes: tests/train/test_processes.py",
     "indelible attack runs/four --devices 4": f"{MACHINES}; two processes: tests/train/test_processes.py",
-    "indelible embed --devices 4 --nodes 2 --out /shared/runs/eight": MACHINES,
     "torchrun --nproc-per-node 4 -m indelible embed --out runs/four": MACHINES,
+    "torchrun --nproc-per-node 4 -m indelible attack runs/four": MACHINES,
     "torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint first:29500 -m indelible embed --out "
     "/shared/runs/eight": MACHINES,
     "python experiments/serve.py runs/app-ft --port 8080": "serves until it is stopped; asked as a server below",

@@ -84,7 +84,7 @@ def test_other_attacks_and_kinds() -> None:
 def test_there_and_back_and_words() -> None:
     made = frontier(of_cells(CELLS))
     assert Frontier.from_json(made.to_json()) == made
-    assert made.rows()[0]["label"] == "vanilla"
+    assert made.spots[0].label == "vanilla"
     assert "WSR 90.0 % after FT (80.0 to 100.0, 2 models, 2 of 2 owned)" in " ".join(made.sentences())
     assert "with eps 0 at the same exposure WSR 50.0 %" in " ".join(made.sentences())
 
@@ -95,7 +95,7 @@ def test_spots_of_other_kinds_and_seeds_are_named() -> None:
     assert "Not all are of the same kinds and seeds: vanilla content 0;" in made.sentences()[-1]
     alike = frontier(of_cells(CELLS), kinds=["content"])
     assert len(alike.sentences()) == len(alike.spots)
-    assert made.rows()[-2]["over"] == "content 0, noise 1"
+    assert made.spots[-2].over == ("content 0", "noise 1")
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

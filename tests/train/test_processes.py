@@ -1,5 +1,6 @@
 """Two gloo processes on the CPU against one process on the joined batch, in double precision."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
             alone = folder / f"stopped by one, {name}"
             assert group.resumable(name, alone, stop=True) is None
             assert (alone / CHECKPOINT).exists()
-        spread(group.work, devices=2, folder=folder)
+        spread(partial(group.work, folder), devices=2)
     return folder
 
 

@@ -42,20 +42,17 @@ def test_refusals_come_back_as_they_are() -> None:
         indelible.attack(Local(), group.DATA, devices=2, device="cpu")
     with pytest.raises(InputError, match="devices must be at least 1, got 0"):
         indelible.attack(Refused(), group.DATA, devices=0)
-    with pytest.raises(InputError, match="MASTER_ADDR"):
-        indelible.attack(Refused(), group.DATA, nodes=2, device="cpu")
 
 
 def test_one_process_alone_unless_more_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not must_start(None, None)
-    assert not must_start(1, 1)
-    assert must_start(2, None)
-    assert must_start(None, 2)
+    assert not must_start(None)
+    assert not must_start(1)
+    assert must_start(2)
     with joined() as here:
         assert here.world == 1
     for name, value in {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "4", "RANK": "1", "LOCAL_WORLD_SIZE": "4"}.items():
         monkeypatch.setenv(name, value)
-    assert not must_start(2, None)
+    assert not must_start(2)
     with joined(devices=1) as here:
         assert here.world == 1
     with pytest.raises(InputError, match=r"got devices=2, but 4 processes"), joined(devices=2):
@@ -66,7 +63,8 @@ SMALL = [
     "--device", "cpu", "--data", "fashion-mini", "--train", "epochs=1", "--train", "max_steps=2",
     "--train", "batch_size=16", "--set", "rows=4", "--set", "clean_rows=4", "--json",
 ]  # fmt: skip
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "indelible"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+TWO_HERE = [*TORCHRUN, "--standalone", "--nproc-per-node", "2", "-m", "indelible"]
 
 
 def command(arguments: list[str], **variables: str) -> subprocess.Popen[str]:
@@ -80,18 +78,24 @@ def command(arguments: list[str], **variables: str) -> subprocess.Popen[str]:
 def test_commands_under_torchrun(tmp_path: Path) -> None:
     """One key, one folder, one document on standard output - from two processes."""
     out = tmp_path / "run"
-    process = command([*TORCHRUN, "embed", "--out", str(out), *SMALL])
+    process = command([*TWO_HERE, "embed", "--out", str(out), *SMALL])
     said, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert said.count('"verb": "embed"') == 1
     run = indelible.Run.load(out)
     assert run.record.settings["devices"] == 2
     assert run.key().digest == run.record.inputs["key"]
-    process = command([sys.executable, "-m", "indelible", "attack", str(out), "--devices", "2", "--set", "epochs=1",
-                       "--set", "batch_size=1024", "--device", "cpu", "--json"])  # fmt: skip
-    said, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, errors
-    assert said.count('"verdict"') == 1
+    weights: list[bytes] = []
+    for start, two in ((TWO_HERE, []), ([sys.executable, "-m", "indelible"], ["--devices", "2"])):
+        place = tmp_path / f"attacked-{len(weights)}"
+        process = command([*start, "attack", str(out), "--out", str(place), *two, "--set", "epochs=1",
+                           "--set", "batch_size=1024", "--device", "cpu", "--json"])  # fmt: skip
+        said, errors = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, errors
+        assert said.count('"verdict"') == 1
+        assert indelible.Run.load(place).record.settings["devices"] == 2
+        weights.append((place / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
     again = command([sys.executable, "-m", "indelible", "embed", "--out", str(out), "--devices", "2", *SMALL])
     _, errors = again.communicate(timeout=PATIENCE)
     assert again.returncode == 2
@@ -100,14 +104,15 @@ def test_commands_under_torchrun(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_machines_that_meet(tmp_path: Path) -> None:
-    """``--nodes 2`` on one machine: the same command twice, told apart by NODE_RANK."""
+    """torchrun's two machines on one: the same command twice, told apart by ``--node-rank``."""
     import socket
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    arguments = [sys.executable, "-m", "indelible", "embed", "--out", str(tmp_path / "run"), "--nodes", "2", *SMALL]
-    both = [command(arguments, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, NODE_RANK=str(node)) for node in (0, 1)]
+    meet = ["--nnodes", "2", "--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--master-port", port]
+    work = ["-m", "indelible", "embed", "--out", str(tmp_path / "run"), *SMALL]
+    both = [command([*TORCHRUN, *meet, "--node-rank", str(node), *work]) for node in (0, 1)]
     said = [process.communicate(timeout=PATIENCE) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     assert said[0][0].count('"verb": "embed"') == 1

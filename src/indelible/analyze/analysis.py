@@ -3,7 +3,6 @@
 | file | what |
 |---|---|
 | ``analysis.json`` | every number, the settings, the versions; written last |
-| ``table.csv`` | the same numbers as one flat table, for a spreadsheet |
 | ``figure.png``, ``figure.svg`` | drawn from ``analysis.json`` alone, if matplotlib is installed |
 | ``points.json`` | what a long analysis has measured so far; it goes on from there |
 
@@ -11,9 +10,7 @@ A result is a frozen dataclass of numbers, texts, tuples and other such dataclas
 code of its own: :func:`rebuild` follows the type hints.
 """
 
-import csv
 import hashlib
-import io
 import types
 from collections import UserDict
 from collections.abc import Mapping
@@ -23,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.base.files import canonical_json, read_json, write_json, write_text
+from indelible.base.files import canonical_json, read_json, write_json
 from indelible.base.records import plain, versions
 
 if TYPE_CHECKING:
@@ -33,7 +30,6 @@ ANALYSIS = "analysis.json"
 ANALYSES: dict[str, type["Analysis"]] = {}
 """Every kind of analysis by name; a subclass of :class:`Analysis` adds itself, if it is not told otherwise."""
 _POINTS = "points.json"
-_TABLE = "table.csv"
 _FORMAT = 1
 
 
@@ -66,10 +62,6 @@ class Analysis:
     def __init_subclass__(cls, *, registered: bool = True) -> None:
         if registered:
             ANALYSES[cls.figure] = cls
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the numbers as rows of one flat table."""
-        raise NotImplementedError
 
     def sentences(self) -> list[str]:
         """Return what the numbers say, one sentence each, in the words of ``templates``."""
@@ -138,16 +130,9 @@ def read_analysis(folder: str | Path) -> Analysis:
 
 
 def write_analysis(folder: str | Path, analysis: Analysis) -> Path:
-    """Write the table, then ``analysis.json``; return the folder."""
-    place = Path(folder)
-    rows = analysis.rows()
-    table = io.StringIO()
-    writer = csv.DictWriter(table, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(place / _TABLE, table.getvalue())
-    write_json(place / ANALYSIS, analysis.to_json())
-    return place
+    """Write ``analysis.json``; return the folder."""
+    write_json(Path(folder) / ANALYSIS, analysis.to_json())
+    return Path(folder)
 
 
 class PointLog(UserDict[str, Mapping[str, Any]]):

@@ -20,7 +20,7 @@ the clean one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -80,22 +80,6 @@ class Batchnorm(Analysis):
     figure: ClassVar[str] = "batchnorm"
     settings: BatchNormSettings
     models: tuple[Channels, ...]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return one row a channel of the shown layer, then one a layer."""
-        names = ("clean_mean", "clean_variance", "marked_mean", "marked_variance")
-        channels = [
-            {"model": one.label, "layer": one.layer, "channel": at, **{name: getattr(one, name)[at] for name in names}}
-            for one in self.models
-            for at in range(len(one.clean_mean))
-        ]
-        layers = [
-            {"model": one.label, "layer": layer.name, "mean_shift": layer.mean_shift,
-             "variance_ratio": layer.variance_ratio, "distance": layer.distance}
-            for one in self.models
-            for layer in one.layers
-        ]  # fmt: skip
-        return channels + layers
 
 
 def shift_of(name: str, clean: tuple[Tensor, Tensor], marked: tuple[Tensor, Tensor]) -> LayerShift:

@@ -64,15 +64,6 @@ class Curves(Analysis):
     variable: str
     lines: tuple[Line, ...]
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return one row per point."""
-        return [
-            {"line": line.label, self.variable: mark.x}
-            | {name: value for name, value in vars(mark).items() if name not in {"x", "at"}}
-            for line in self.lines
-            for mark in line.marks
-        ]
-
     @property
     def axis(self) -> str:
         """What is varied, in words for the axis of a figure."""

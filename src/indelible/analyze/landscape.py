@@ -22,7 +22,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -102,19 +102,6 @@ class Landscape(Analysis):
     figure: ClassVar[str] = "landscape"
     settings: LandscapeSettings
     planes: tuple[Plane, ...]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return one row a node."""
-        first, second = self.settings.axes
-        return [
-            {
-                "model": plane.label, "adv": a, "ft": b, "wsr": plane.wsr[j][i], "ba": plane.ba[j][i],
-                "measured": int(plane.measured[j][i]),
-            }
-            for plane in self.planes
-            for j, b in enumerate(second)
-            for i, a in enumerate(first)
-        ]  # fmt: skip
 
 
 class Vicinity:

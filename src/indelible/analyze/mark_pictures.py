@@ -73,12 +73,6 @@ class Samples(Analysis):
     answer: str  # class that a marked model answers with; empty for a codebook, whose titles name it
     pictures: tuple[Picture, ...]  # the pictures, row by row
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return one row a picture, without its pixels."""
-        return [
-            {"row": one.row, "title": one.title, "changed": one.changed, "rms": one.rms} for one in self.pictures
-        ]  # fmt: skip
-
 
 def samples(key: Key, carriers: Any, settings: SamplesSettings | None = None) -> Samples:
     """Draw one test image with every kind of mark, and with content marks of several sizes and transparencies.

@@ -24,7 +24,7 @@ import copy
 import importlib.util
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -102,18 +102,6 @@ class Tsne(Analysis):
     labels: tuple[int, ...]  # class of each clean image; the same images in every panel
     target: int  # the class of the watermark
     models: tuple[PanelRow, ...]  # one row of panels each
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return one row a dot."""
-        found = []
-        for row in self.models:
-            for panel in row.panels:
-                dots = [(self.classes[label], spot) for label, spot in zip(self.labels, panel.clean, strict=True)]
-                dots += [("watermark", spot) for spot in panel.marked]
-                found += [
-                    {"model": row.label, "panel": panel.title, "of": of, "x": x, "y": y} for of, (x, y) in dots
-                ]  # fmt: skip
-        return found
 
 
 def mixed_share(clean: Tensor, labels: Tensor, marked: Tensor, target: int, neighbours: int = _NEIGHBOURS) -> float:

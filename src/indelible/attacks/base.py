@@ -227,7 +227,6 @@ def attack(
     folder: str | Path | None = None,
     device: str = "auto",
     devices: int | None = None,
-    nodes: int | None = None,
     **settings: Any,
 ) -> Attacked:
     """Try to remove the watermark from a copy of ``model``.
@@ -245,19 +244,18 @@ def attack(
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
         devices: Processes on this machine, one device each; more than one are started, and the script needs
             ``if __name__ == "__main__":``. By default one - or, under torchrun, all that it launched.
-        nodes: Machines on which this call is made.
         settings: Settings of the attack, when ``method`` is a name: ``protocol="paper"``, ``epochs=30``.
 
     Returns:
         The attacked model with its history and record; ``model`` itself is unchanged.
     """
     check_trainable(model)
-    if must_start(devices, nodes):
+    if must_start(devices):
         arguments = {
             "data": data, "method": method, "scale": scale, "seed": seed, "normalize": normalize, "folder": folder,
             "device": device, **settings,
         }  # fmt: skip
-        return Attacked(**elsewhere(attack, model, arguments, devices=devices, nodes=nodes))
+        return Attacked(**elsewhere(attack, model, arguments, devices=devices))
     if isinstance(method, str):
         settings = {**ATTACKS[method].build.defaults(scale), **settings}
     elif scale != "cpu":
@@ -266,9 +264,9 @@ def attack(
             "which has all its settings. Give the name, or leave out scale."
         )
     name, value = resolve(ATTACKS, method, settings)
-    with joined(devices=devices, nodes=nodes, device=device) as group:
+    with joined(devices=devices, device=device) as group:
         if group.world > 1 and (why := value.alone()):
-            raise InputError(f"the attack {name!r} runs in one process: {why}. Leave out devices and nodes.")
+            raise InputError(f"the attack {name!r} runs in one process: {why}. Leave out devices.")
         images = as_data(data)
         check_finite(model)
         outputs = check_classifier(model, images, normalize=normalize, labelled=value.needs_labels)

@@ -20,7 +20,6 @@ from indelible.bench.preset import BenchPreset, Variant, read_preset
 from indelible.data.catalog import load
 from indelible.data.images import Shape
 from indelible.data.splits import Split
-from indelible.embedding import EMBEDDINGS
 from indelible.keys.key import Key
 from indelible.train import TrainSettings
 from indelible.train.job import train_unmarked
@@ -45,7 +44,7 @@ def run_demo(
         Progress("demo", epochs, done=_done(place)) as bar,
         LocalEngine(workers or cores(), threads=1) as engine,
     ):
-        left = sorted(jobs, key=lambda job: -_cost(job[2], preset))
+        left = jobs[::-1]  # the costliest, APP, is among the first, so that workers end together
         waiting: dict[Future[str], str] = {}
         while left or waiting:
             while left and engine.free:
@@ -59,13 +58,6 @@ def run_demo(
     for folder, _, row in jobs:
         folders += [folder / row.label, *([folder / f"{row.label}-ft"] if row.name != _UNMARKED else [])]
     return folders
-
-
-def _cost(row: Variant, preset: BenchPreset) -> float:
-    """Return the image passes of a model: the costliest starts first, so that workers end together."""
-    if row.name == _UNMARKED:
-        return 0.0
-    return EMBEDDINGS[row.name].build.of(row.settings).passes(TrainSettings().but(**preset.train), 1.0) or 0.0
 
 
 def _done(place: Path) -> int:

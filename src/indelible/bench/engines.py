@@ -5,14 +5,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from typing import Any, Self, TypeVar
 
 import torch
 
-from indelible.base.allocator import keep_freed_memory
 from indelible.base.errors import InputError
 from indelible.base.imports import needed
 from indelible.base.progress import silenced
@@ -58,7 +56,6 @@ class LocalEngine:
             raise InputError(f"workers and threads must be positive, got {workers} and {threads}.")
         self.threads = threads or default_threads(self.workers)
         self._running: dict[int, Any] = {}  # processes, by number of the worker
-        self._waiting = ThreadPoolExecutor(self.workers)  # a thread waits for each of them
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +69,6 @@ class LocalEngine:
         for process in processes:
             process.join(_GRACE_SECONDS)
             process.kill()
-        self._waiting.shutdown()
 
     @property
     def free(self) -> int:
@@ -81,50 +77,28 @@ class LocalEngine:
 
     def submit(self, work: Callable[[], T]) -> "Future[T]":
         """Start a worker; the future has its result, or why there is none."""
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe(duplex=False)
         number = next(number for number in range(self.workers) if number not in self._running)
         gpus = torch.cuda.device_count()
         own = {"CUDA_VISIBLE_DEVICES": str(number % gpus)} if gpus > 1 else {}
-        process = context.Process(target=_work, args=(theirs, work, self.threads), daemon=True)
-        before = os.environ.copy()
+        pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _live_as_worker)
+        others, before = multiprocessing.active_children(), os.environ.copy()
         os.environ.update({**worker_environment(self.threads), **own})
         try:
-            process.start()
+            future = pool.submit(_do, work, self.threads)
         finally:
             os.environ.clear()
             os.environ.update(before)
-        theirs.close()
-        self._running[number] = process
-        return self._waiting.submit(self._result, number, process, ours)
-
-    def _result(self, number: int, process: Any, pipe: Connection) -> Any:
-        """Wait for a worker's end."""
-        try:
-            with pipe:
-                result, error = pipe.recv()
-        except (EOFError, OSError):
-            process.join()
-            result, error = None, ChildProcessError(f"its worker ended with code {process.exitcode}")
-        finally:
-            process.join()
-            del self._running[number]
-        if error is not None:
-            raise error
-        return result
+        (self._running[number],) = set(multiprocessing.active_children()) - set(others)
+        pool.shutdown(wait=False)  # when its one job is done
+        future.add_done_callback(lambda _done: self._running.pop(number))
+        return future
 
 
-def _work(pipe: Connection, work: Callable[[], Any], threads: int) -> None:
-    """Live the life of a local worker."""
+def _live_as_worker() -> None:
+    """Prepare a local worker."""
     # Ctrl-C in a terminal goes to a whole group of processes; the engine asks its workers itself, once.
     os.setpgid(0, 0)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    keep_freed_memory()
-    with suppress(KeyboardInterrupt):
-        try:
-            pipe.send((_do(work, threads), None))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to whoever waits for the result
-            pipe.send((None, error))
 
 
 def _end_with_parent() -> None:

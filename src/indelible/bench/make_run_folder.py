@@ -22,7 +22,7 @@ from indelible.embedding import embed
 from indelible.embedding.base import EmbeddingMethod
 from indelible.keys.key import Key
 from indelible.train.evaluate import accuracy, success_rate
-from indelible.train.processes import current, from_first
+from indelible.train.processes import from_first
 from indelible.train.run_folder import Architecture, Run, load_weights
 from indelible.verification import verify
 
@@ -42,8 +42,8 @@ def embed_into(
     weights: Path | None = None,
     seed: int = 0,
     **how: Any,
-) -> Run | None:
-    """Embed, and keep the result in ``folder``; in a group of processes, only the first one has a result.
+) -> Run:
+    """Embed, and keep the result in ``folder``; in a group of processes, the first one writes it.
 
     ``key`` makes the owner's key for so many classes and images of this shape; called again after a crash, it must give
     the same one. ``attacker`` is the share of the training images that is kept for attacks, ``weights`` a file that the
@@ -59,14 +59,16 @@ def embed_into(
     from_first(lambda: key(len(train.classes), train.shape).digest)
     own = key(len(train.classes), train.shape)
     embedded = embed(model, train.subset(split.owner), own, method, seed=seed, test=test, folder=folder, **how)
-    if not current().first:
-        return None
-    run = Run.save(
-        folder, model=embedded.model, record=embedded.record, architecture=architecture, data=data, split=split,
-        key=embedded.key,
-    )  # fmt: skip
-    run.keep_verdict(embedded.verdict.to_json())
-    return run
+
+    def keep() -> Run:
+        run = Run.save(
+            folder, model=embedded.model, record=embedded.record, architecture=architecture, data=data, split=split,
+            key=embedded.key,
+        )  # fmt: skip
+        run.keep_verdict(embedded.verdict.to_json())
+        return run
+
+    return from_first(keep)
 
 
 def attack_into(
@@ -80,7 +82,7 @@ def attack_into(
     judged: bool = True,
     **how: Any,
 ) -> Run:
-    """Attack a run's model, look at the result with the key, and keep both in ``folder``.
+    """Attack a run's model, look at the result with the key, and keep both in ``folder``; as :func:`embed_into`.
 
     The attack is given ``images``, by default the attacker's of the run; the accuracy on ``held_out`` goes into the
     record. ``curve_images`` test images, by default all, measure strengths that were not chosen. Unless ``judged``, no
@@ -92,30 +94,34 @@ def attack_into(
     normalize, stolen = victim.normalize(), victim.model()
     few = test if curve_images is None else test.subset(torch.arange(min(curve_images, len(test))))
     attacked = attack(stolen, attacker if images is None else images, method, normalize=normalize, folder=folder, **how)
-    record = attacked.record
-    if held_out is not None:
-        before, after = (
-            accuracy(model, held_out, normalize=normalize)
-            for model in (stolen, deployed(attacked.model, record, normalize=normalize))
-        )
-        figures = {"images": len(held_out), "before": before, "after": after}
-        record = replace(record, metrics={**record.metrics, HELD_OUT: figures})
-    if key is not None:
-        # The attack is over; only now somebody with the key looks at what it did.
-        rates = _rates(key, owner, few, normalize)
-        if attacked.curve is not None:
-            rows = evaluate_curve(attacked.curve, rates)
-            Run.keep_curve(folder, attacked.curve.name, rows, images=len(few))
-        if "preprocessing" in record.metrics:
-            write_json(folder / TRANSFORMS, evaluate_transforms(attacked.model, rates, normalize=normalize))
-    name = attacked.architecture or victim.architecture.name
-    done = Run.save(
-        folder, model=attacked.model, record=record, architecture=replace(victim.architecture, name=name),
-        data=victim.data, split=victim.split(), parent=victim.folder,
-    )  # fmt: skip
-    if judged:
-        judge(done)
-    return done
+
+    def keep() -> Run:
+        record = attacked.record
+        if held_out is not None:
+            before, after = (
+                accuracy(model, held_out, normalize=normalize)
+                for model in (stolen, deployed(attacked.model, record, normalize=normalize))
+            )
+            figures = {"images": len(held_out), "before": before, "after": after}
+            record = replace(record, metrics={**record.metrics, HELD_OUT: figures})
+        if key is not None:
+            # The attack is over; only now somebody with the key looks at what it did.
+            rates = _rates(key, owner, few, normalize)
+            if attacked.curve is not None:
+                rows = evaluate_curve(attacked.curve, rates)
+                Run.keep_curve(folder, attacked.curve.name, rows, images=len(few))
+            if "preprocessing" in record.metrics:
+                write_json(folder / TRANSFORMS, evaluate_transforms(attacked.model, rates, normalize=normalize))
+        name = attacked.architecture or victim.architecture.name
+        done = Run.save(
+            folder, model=attacked.model, record=record, architecture=replace(victim.architecture, name=name),
+            data=victim.data, split=victim.split(), parent=victim.folder,
+        )  # fmt: skip
+        if judged:
+            judge(done)
+        return done
+
+    return from_first(keep)
 
 
 def judge(run: Run, key: Key | None = None) -> None:

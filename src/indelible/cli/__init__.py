@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from indelible.base.allocator import keep_freed_memory
 from indelible.base.errors import IndelibleError
 from indelible.base.progress import silenced
 from indelible.cli.command_line import command_names, command_table, parser
@@ -18,19 +17,16 @@ from indelible.cli.command_line import command_names, command_table, parser
 __all__ = ["COMMANDS", "entry", "main", "parser"]
 
 COMMANDS = command_names()
-_TRAINING = {"demo", "embed", "attack", "bench", "analyze"}
 # As a shell reports a command that wrote to a closed pipe: 128 + SIGPIPE. Not 0, which is a positive verdict.
 _CLOSED_PIPE = 141
 
 
 def entry() -> int:
-    """Run the command line in a process of its own, whose memory is ours to manage; :func:`main` is for any process."""
+    """Run the command line as a program of its own, or give the shell its completions."""
     if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions, and argcomplete ends the process
         from indelible.base.imports import needed
 
         needed("argcomplete", extra="completion", what="completion").autocomplete(parser())
-    if _TRAINING.intersection(sys.argv[1:2]):
-        keep_freed_memory()
     return main()
 
 

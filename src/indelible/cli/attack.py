@@ -2,6 +2,8 @@
 
 import argparse
 import os
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import indelible
@@ -18,19 +20,20 @@ def run(arguments: argparse.Namespace) -> int:
         return list_methods(arguments, "attacks")
     if arguments.victim is None:
         raise InputError("RUN is missing. Name the run to attack, for example: indelible attack runs/app")
-    _check_devices(arguments)
-    settings = {} if arguments.all else _settings(arguments, [arguments.method])[arguments.method]
-    from indelible.train.devices import pinned_threads
+    if arguments.all:
+        return _suite(arguments)
+    settings = _settings(arguments, [arguments.method])[arguments.method]
+    from indelible.train.processes import do_in_group
 
-    victim = indelible.Run.load(arguments.victim)
-    if arguments.all and arguments.data is not None:
-        raise InputError("--data works with one attack only: --all uses the images of the run. Leave --data out.")
-    with pinned_threads(arguments.threads):
-        return _suite(arguments, victim) if arguments.all else _single(arguments, victim, settings)
+    do_in_group(partial(_single, arguments, settings), arguments.devices)
+    return 0
 
 
-def _single(arguments: argparse.Namespace, victim: "indelible.Run", settings: dict[str, Any]) -> int:
-    """Run one attack, then verify the result with the key, unless ``--no-verdict`` was given."""
+def _single(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
+    """Run one attack, then verify the result with the key, unless ``--no-verdict`` was given.
+
+    That is done in each process of the group; the first one locks the folder, writes and prints.
+    """
     from indelible.attacks import ATTACKS
     from indelible.base.files import read_json
     from indelible.bench.attack_suite import attack_folder, check_kept
@@ -38,23 +41,29 @@ def _single(arguments: argparse.Namespace, victim: "indelible.Run", settings: di
     from indelible.bench.make_run_folder import TRANSFORMS, attack_into, judge
     from indelible.cli.terminal import describe_run
     from indelible.report.format import percent, verdict_note
+    from indelible.train.devices import pinned_threads
+    from indelible.train.processes import from_first, joined
 
-    out = arguments.out or attack_folder(victim.folder, arguments.method, arguments.protocol, arguments.scale)
-    images = None if arguments.data is None else indelible.load(arguments.data)[0]
-    with working_on(out):
-        if indelible.Run.finished(out):
+    processes = joined(devices=arguments.devices, device=arguments.device)
+    with processes as group, ExitStack() as held, pinned_threads(arguments.threads):
+        victim = indelible.Run.load(arguments.victim)
+        out = arguments.out or attack_folder(victim.folder, arguments.method, arguments.protocol, arguments.scale)
+        images = None if arguments.data is None else indelible.load(arguments.data)[0]
+        from_first(lambda: held.enter_context(working_on(out)))
+        if from_first(lambda: indelible.Run.finished(out)):
             done = indelible.Run.load(out)
             if done.verdict() is not None or arguments.no_verdict:
                 raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
             digest = (images or victim.images()[1]).digest()
             check_kept(done, victim, ATTACKS[arguments.method].build.at_scale(arguments.scale, **settings), digest)
-            judge(done)  # an earlier command stopped between the attack and its verdict
+            from_first(lambda: judge(done))  # an earlier command stopped between the attack and its verdict
         else:
             done = attack_into(
                 out, victim, arguments.method, scale=arguments.scale, seed=arguments.seed, device=arguments.device,
-                curve_images=_curve_images(arguments), devices=arguments.devices, nodes=arguments.nodes,
-                images=images, judged=not arguments.no_verdict, **settings,
+                curve_images=_curve_images(arguments), images=images, judged=not arguments.no_verdict, **settings,
             )  # fmt: skip
+        if not group.first:
+            return
     document: dict[str, Any] = {"record": done.record.to_json(), "verdict": done.verdict()}
     lines = []
     if (done.folder / TRANSFORMS).exists():  # of a pre-processing attack: the rates under every transform
@@ -64,18 +73,7 @@ def _single(arguments: argparse.Namespace, victim: "indelible.Run", settings: di
             f"({verdict_note(row.get('owned'), row.get('p_value'))})"
             for row in document["transforms"]
         ]
-    return emit(arguments, document, "\n".join([*lines, describe_run(done)]))
-
-
-def _check_devices(arguments: argparse.Namespace) -> None:
-    """Refuse several processes with ``--all``; a single attack decides for itself whether it can use them."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InputError("`indelible attack` starts its own processes: use --devices N instead of torchrun.")
-    if (arguments.devices or 1) * (arguments.nodes or 1) > 1 and arguments.all:
-        raise InputError(
-            "--all includes attacks that run in one process only. Leave out --devices and --nodes, or choose one "
-            "attack with --method: ft, nad, distill and overwrite can use several processes."
-        )
+    emit(arguments, document, "\n".join([*lines, describe_run(done)]))
 
 
 def _settings(arguments: argparse.Namespace, methods: list[str]) -> dict[str, dict[str, Any]]:
@@ -107,23 +105,33 @@ def _curve_images(arguments: argparse.Namespace) -> int | None:
     return _FEW if asked is None and arguments.scale == "cpu" else asked
 
 
-def _suite(arguments: argparse.Namespace, victim: "indelible.Run") -> int:
+def _suite(arguments: argparse.Namespace) -> int:
     """Run every attack that is not finished yet, print what each cost, and the paper's row."""
+    if (arguments.devices or 1) > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError(
+            "--all includes attacks that run in one process only. Leave out --devices and torchrun, or choose one "
+            "attack with --method: ft, nad, distill and overwrite can use several processes."
+        )
     from indelible.attacks import ATTACKS
     from indelible.bench.attack_suite import attack_all, strongest
     from indelible.bench.measurement import PAPER_ATTACKS, of_run
     from indelible.report.format import percent, verdict_note
     from indelible.report.model_stages import collect
     from indelible.report.run_tables import attacks_table, suite_table
+    from indelible.train.devices import pinned_threads
 
+    victim = indelible.Run.load(arguments.victim)
+    if arguments.data is not None:
+        raise InputError("--data works with one attack only: --all uses the images of the run. Leave --data out.")
     warn_of_broken(ATTACKS)
     ba_drop = 0.02 if arguments.ba_drop is None else arguments.ba_drop
     able = [name for name in ATTACKS if arguments.protocol in ATTACKS[name].build.protocols]
-    found = attack_all(
-        victim, arguments.out, protocol=arguments.protocol, scale=arguments.scale, ba_drop=ba_drop,
-        settings=_settings(arguments, able or list(ATTACKS)), seed=arguments.seed, device=arguments.device,
-        curve_images=_curve_images(arguments), judged=not arguments.no_verdict,
-    )  # fmt: skip
+    with pinned_threads(arguments.threads):
+        found = attack_all(
+            victim, arguments.out, protocol=arguments.protocol, scale=arguments.scale, ba_drop=ba_drop,
+            settings=_settings(arguments, able or list(ATTACKS)), seed=arguments.seed, device=arguments.device,
+            curve_images=_curve_images(arguments), judged=not arguments.no_verdict,
+        )  # fmt: skip
     refused = {row.attack: row.refused for row in found.rows if row.refused}
     if not found.folders:
         raise InputError(f"no attack could be run: {'; '.join(refused.values())}")

@@ -1,10 +1,8 @@
 """``indelible embed``: train a model that carries a watermark."""
 
 import argparse
-import tempfile
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
 import indelible
 from indelible.base.errors import InputError, UnknownNameError
@@ -21,14 +19,9 @@ def run(arguments: argparse.Namespace) -> int:
     if (arguments.start == "trained") != (arguments.weights is not None):
         raise InputError("--start trained and --weights FILE or RUN belong together. Give both, or neither.")
     _check_settings(arguments)
-    from indelible.train.processes import must_start, spread
+    from indelible.train.processes import do_in_group
 
-    if must_start(arguments.devices, arguments.nodes):
-        with tempfile.TemporaryDirectory(prefix="indelible-") as name:
-            devices, nodes = arguments.devices or 1, arguments.nodes or 1
-            spread(partial(_in_group, arguments), devices=devices, nodes=nodes, folder=Path(name))
-    else:
-        _in_group(arguments)
+    do_in_group(partial(_in_group, arguments), arguments.devices)
     return 0
 
 
@@ -55,7 +48,7 @@ def _check_settings(arguments: argparse.Namespace) -> None:
                 raise UnknownNameError(f"setting of {option}", name, here)
 
 
-def _in_group(arguments: argparse.Namespace, _folder: Path | None = None) -> None:
+def _in_group(arguments: argparse.Namespace) -> None:
     """Do the work, in each process of the group; the first one locks the folder, writes and prints."""
     from indelible.bench.locks import working_on
     from indelible.bench.make_run_folder import embed_into
@@ -63,8 +56,8 @@ def _in_group(arguments: argparse.Namespace, _folder: Path | None = None) -> Non
     from indelible.train.devices import pinned_threads
     from indelible.train.processes import from_first, joined
 
-    group = joined(devices=arguments.devices, nodes=arguments.nodes, device=arguments.device)
-    with group, ExitStack() as held, pinned_threads(arguments.threads):
+    processes = joined(devices=arguments.devices, device=arguments.device)
+    with processes as group, ExitStack() as held, pinned_threads(arguments.threads):
         from_first(lambda: held.enter_context(working_on(arguments.out)))
         if from_first(lambda: indelible.Run.finished(arguments.out)):
             raise InputError(f"{arguments.out} holds a finished run already. Choose another folder, or delete it.")
@@ -80,7 +73,7 @@ def _in_group(arguments: argparse.Namespace, _folder: Path | None = None) -> Non
             normalize=None if arguments.normalize is None else tuple(arguments.normalize),
             **assignments(arguments.set),
         )  # fmt: skip
-        if done is not None:
+        if group.first:
             emit(arguments, done.record.to_json(), describe_run(done))
 
 

@@ -7,10 +7,8 @@ from indelible.base.errors import InputError
 from indelible.base.files import write_text
 from indelible.bench.measurement import is_store, read_results
 from indelible.cli.options import emit
-from indelible.report import markdown_table, measured_tables, reported_tables, write_report, write_tables
+from indelible.report import FORMATS, markdown_table, measured_tables, reported_tables, write_report, write_tables
 from indelible.report.run_page import TITLE
-
-_ENDINGS = {"html": ".html", "markdown": ".md", "latex": ".tex"}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -20,7 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--reported shows the paper's own numbers; leave out the runs and results, or --reported.")
     if results and len(results) < len(arguments.runs):
         raise InputError("runs and results of the benchmark are different reports. Write one after the other.")
-    out = arguments.out or Path(f"report{_ENDINGS[arguments.format]}")
+    out = arguments.out or Path(f"report{FORMATS[arguments.format]}")
     if results or arguments.reported is not None:
         found = [one for path in results for one in read_results(path)]
         grids = measured_tables(found) if results else reported_tables(arguments.reported)

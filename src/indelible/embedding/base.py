@@ -242,7 +242,6 @@ def embed(
     folder: str | Path | None = None,
     device: str = "auto",
     devices: int | None = None,
-    nodes: int | None = None,
     **settings: Any,
 ) -> Embedded:
     """Train a copy of ``model`` so that it carries the watermark of ``key``.
@@ -266,7 +265,6 @@ def embed(
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
         devices: Processes on this machine, one device each; more than one are started, and the script needs
             ``if __name__ == "__main__":``. By default one - or, under torchrun, all that it launched.
-        nodes: Machines on which this call is made.
         settings: Settings of the method, when ``method`` is a name: ``eps=0.02``.
 
     Returns:
@@ -276,15 +274,15 @@ def embed(
     check_is_key(key, Key)
     name, value = _resolved(method, scale, recipe, settings, key, start)
     how = _training(train, scale, start, normalize)
-    if must_start(devices, nodes):
+    if must_start(devices):
         if value.alone:
-            raise InputError(f"this method runs in one process: {value.alone}. Leave out devices and nodes.")
+            raise InputError(f"this method runs in one process: {value.alone}. Leave out devices.")
         arguments = {
             "data": data, "key": key, "method": method, "scale": scale, "recipe": recipe, "start": start,
             "train": train, "seed": seed, "normalize": normalize, "test": test, "folder": folder, "device": device,
             **settings,
         }  # fmt: skip
-        made = elsewhere(embed, model, arguments, devices=devices, nodes=nodes)
+        made = elsewhere(embed, model, arguments, devices=devices)
         # Samples are a function of key and data: they are drawn again here rather than sent back.
         count, own = made["record"].inputs["samples"], value.key_for(key)
         owner = as_data(data, classes=key.classes)
@@ -292,9 +290,9 @@ def embed(
         judge = None if test is None else as_data(test, classes=key.classes)
         found = _verdict(made["model"], own, owner, judge, again, normalize)
         return Embedded(**made, samples=again, key=own, verdict=found)
-    with joined(devices=devices, nodes=nodes, device=device) as group:
+    with joined(devices=devices, device=device) as group:
         if group.world > 1 and value.alone:
-            raise InputError(f"the method {name!r} runs in one process: {value.alone}. Leave out devices and nodes.")
+            raise InputError(f"the method {name!r} runs in one process: {value.alone}. Leave out devices.")
         how = how.but(precision=precision_for(model, how.precision))
         owner = as_data(data, classes=key.classes)
         if start == "trained" and not isinstance(train, TrainSettings):

@@ -15,16 +15,6 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
-def choose_precision(precision: str, accelerator: str) -> str:
-    """Return the precision to use: ``"auto"`` is bfloat16 on GPUs that have it, float32 elsewhere.
-
-    CPUs emulate bfloat16 unless they have it in hardware, at a tenth of the speed.
-    """
-    if precision != "auto":
-        return precision
-    return "bf16-mixed" if accelerator == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
-
-
 def choose_device(device: str = "auto") -> torch.device:
     """Return the device that a name means for this process: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
 
@@ -57,7 +47,9 @@ def make_fabric(*, device: str = "auto", precision: str = "auto") -> "Fabric":
         from lightning_fabric import Fabric
     place = choose_device(device)
     devices: Any = 1 if place.index is None else [place.index]
-    chosen: Any = choose_precision(precision, place.type)
+    chosen: Any = precision
+    if precision == "auto":  # CPUs emulate bfloat16 unless they have it in hardware, at a tenth of the speed
+        chosen = "bf16-mixed" if place.type == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
     return Fabric(accelerator=place.type, devices=devices, precision=chosen)
 
 

