@@ -7,7 +7,6 @@ Each function takes any model and returns a frozen result; ``write_analysis`` ke
 from indelible.analyze.analysis import ANALYSES, Analysis, read_analysis, write_analysis
 from indelible.analyze.batchnorm import Batchnorm, BatchNormSettings, batchnorm
 from indelible.analyze.benchmark_curves import Curves, curves
-from indelible.analyze.dynamics import Dynamics, DynamicsSettings, dynamics
 from indelible.analyze.landscape import Landscape, LandscapeSettings, landscape
 from indelible.analyze.mark_pictures import Samples, SamplesSettings, samples
 from indelible.analyze.marked_model import MarkedModel
@@ -20,8 +19,6 @@ __all__ = [
     "BatchNormSettings",
     "Batchnorm",
     "Curves",
-    "Dynamics",
-    "DynamicsSettings",
     "Landscape",
     "LandscapeSettings",
     "MarkedModel",
@@ -32,7 +29,6 @@ __all__ = [
     "TsneSettings",
     "batchnorm",
     "curves",
-    "dynamics",
     "landscape",
     "read_analysis",
     "read_measurements",
