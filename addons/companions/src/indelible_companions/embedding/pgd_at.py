@@ -31,10 +31,11 @@ from indelible.base.registry import MethodInfo
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, denormalise, normalise
 from indelible.embedding.base import Embedding, EmbeddingMethod
-from indelible.nn.input_perturbation import MODES, Mode, attacking, ball_noise, sign_ascent
 from indelible.nn.outputs import logits_of
+from indelible.nn.statistics import MODES, Mode, attacking
 from indelible.train import TrainSettings
 from indelible.train.objective import Objective, Step
+from indelible_companions.embedding.input_perturbation import ball_noise, sign_ascent
 
 
 class _PGDObjective(Objective):

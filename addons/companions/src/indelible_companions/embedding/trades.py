@@ -36,10 +36,11 @@ from indelible.base.registry import MethodInfo
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, denormalise, normalise
 from indelible.embedding.base import Embedding, EmbeddingMethod
-from indelible.nn.input_perturbation import Mode, attacking, sign_ascent, small_noise
 from indelible.nn.outputs import logits_of
+from indelible.nn.statistics import Mode, attacking
 from indelible.train import TrainSettings
 from indelible.train.objective import Objective, Step
+from indelible_companions.embedding.input_perturbation import sign_ascent, small_noise
 from indelible_companions.embedding.pgd_at import check_ball
 
 
