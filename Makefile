@@ -6,19 +6,20 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 DEMO := demo
+ADDON := addons/companions
 
 .PHONY: help demo test test-all lint format bench bench-check docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml $(ADDON)/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable $(ADDON)
 	touch $@
 
 $(DOCS_READY): $(READY)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]' --editable $(ADDON)
 	touch $@
 
 demo: $(READY) ## embed, attack, verify and report on the embedded data (minutes; the report is demo/report.html)
@@ -30,7 +31,7 @@ test: $(READY) ## the quick tests, offline, warnings as errors, on all cores (mi
 test-all: test ## the quick tests, then the slow ones
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m slow
 
-lint: $(READY) ## ruff (lint and format check) and mypy strict on src, tests and experiments
+lint: $(READY) ## ruff (lint and format check) and mypy strict on src, tests, experiments and the add-on
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import indelible
+import indelible_companions
 
 SOURCE = Path(indelible.__file__).parent
 # Imports only point left.
@@ -38,9 +39,18 @@ def test_imports_only_point_left() -> None:
             assert ROOMS.index(other) <= ROOMS.index(room), f"{path} imports from {other}, which lies to the right"
 
 
+def test_nothing_imports_the_add_on() -> None:
+    """What a command of it needs is found by entry points, or imported by name when the command is used."""
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not any(name.startswith("indelible_companions") for name in names), path
+
+
 def test_nothing_unpickles() -> None:
     restricted_reads = 0
-    for path in SOURCE.rglob("*.py"):
+    for path in [*SOURCE.rglob("*.py"), *Path(indelible_companions.__file__).parent.rglob("*.py")]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if (

@@ -1,4 +1,7 @@
-"""Write src/indelible/cli/known_names.json again from the registries: after a method, model or setting has changed."""
+"""Write src/indelible/cli/known_names.json again from the registries: after a method, model or setting has changed.
+
+The descriptions of the add-on's methods go into its own file of this name, if it is installed.
+"""
 
 import json
 from pathlib import Path
@@ -45,11 +48,24 @@ def collect_names() -> dict[str, Any]:
     return found
 
 
+def collect_companions() -> dict[str, Any]:
+    """Return the content of the add-on's ``known_names.json``."""
+    own = {info.name for info in EMBEDDINGS.entries() if info.build.__module__.startswith("indelible_companions.")}
+    found: dict[str, Any] = json.loads(
+        json.dumps({"embeddings": [one for one in describe_methods(EMBEDDINGS) if one["name"] in own]})
+    )
+    return found
+
+
 def main() -> None:
-    """Write the file."""
-    path = Path(__file__).parents[1] / "src" / "indelible" / "cli" / FILE
-    write_json(path, collect_names())
-    print(f"wrote {path}")
+    """Write the files."""
+    root = Path(__file__).parents[1]
+    package = root / "addons" / "companions" / "src" / "indelible_companions"
+    for folder, found in ((root / "src" / "indelible" / "cli", collect_names()), (package, collect_companions())):
+        if folder == package and not found["embeddings"]:
+            continue  # not installed
+        write_json(folder / FILE, found)
+        print(f"wrote {folder / FILE}")
 
 
 if __name__ == "__main__":

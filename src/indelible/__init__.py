@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from indelible.models import build_model
     from indelible.train import Schedule, TrainSettings
     from indelible.train.run_folder import Run
-    from indelible.verification import Certificate, Verdict, certify, open_suspect, verify, verify_logged
+    from indelible.verification import Verdict, open_suspect, verify, verify_logged
 
 __version__ = "0.1.0"
 
@@ -30,7 +30,6 @@ __all__ = [
     "CW",
     "EW",
     "Attacked",
-    "Certificate",
     "DamagedFileError",
     "Embedded",
     "ImageData",
@@ -48,7 +47,6 @@ __all__ = [
     "as_data",
     "attack",
     "build_model",
-    "certify",
     "embed",
     "load",
     "open_suspect",
@@ -65,7 +63,7 @@ _ROOMS = {
     "indelible.models": ("build_model",),
     "indelible.train": ("Schedule", "TrainSettings"),
     "indelible.train.run_folder": ("Run",),
-    "indelible.verification": ("Certificate", "Verdict", "certify", "open_suspect", "verify", "verify_logged"),
+    "indelible.verification": ("Verdict", "open_suspect", "verify", "verify_logged"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

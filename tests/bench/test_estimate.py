@@ -14,9 +14,9 @@ from indelible.bench.estimate import DataSize, estimate, evaluation_passes, plai
 from indelible.bench.preset import load_preset, preset_names
 from indelible.bench.runner import Board, run_cells
 from indelible.bench.store import Store
-from indelible.embedding.cae import ConferrableExamples
-from indelible.embedding.rose import Rose
 from indelible.train import TrainSettings
+from indelible_companions.embedding.cae import ConferrableExamples
+from indelible_companions.embedding.rose import Rose
 from tests.bench.micro import OTHER_ATTACKS, InlineEngine, cells_of, known_preset, write_preset
 
 CIFAR = DataSize(train=50_000, test=10_000, classes=10, shape=(3, 32, 32))

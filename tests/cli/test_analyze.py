@@ -7,8 +7,11 @@ import pytest
 import torch
 
 import indelible
-from indelible.cli import main
+from indelible import analyze
+from indelible.analyze import ANALYSES
+from indelible.cli import main, parser
 from indelible.keys.key import Key
+from indelible.report.figures import FIGURES, write_figure
 from indelible.train.run_folder import Architecture, Run
 from tests.conftest import SECRET
 
@@ -67,6 +70,75 @@ def test_each_figure(words: list[str], run_folder: Path, tmp_path: Path, capsys:
     (tmp_path / "figure.png").unlink()
     assert main(["analyze", "draw", str(tmp_path), "--json"]) == 0
     assert (tmp_path / "figure.png").exists()
+
+
+TALLY = """
+from dataclasses import dataclass
+from typing import ClassVar
+from indelible.analyze import Analysis
+from indelible.report.drawing import COLUMN, Drawing
+from indelible.report.figures import FIGURES, Figure
+
+@dataclass(frozen=True, kw_only=True)
+class Tally(Analysis):
+    figure: ClassVar[str] = "tally"
+    parameters: tuple[int, ...]
+    unit: int
+
+    @classmethod
+    def of_models(cls, models, settings, folder):
+        (folder / "seen.txt").write_text(" ".join(one.label for one in models))
+        counts = (sum(weight.numel() for weight in one.model.parameters()) for one in models)
+        return cls(parameters=tuple(counts), unit=settings["unit"])
+
+    def rows(self):
+        return [{"parameters": count} for count in self.parameters]
+
+def drawn(result):
+    return Drawing(COLUMN, 40, lambda figure, ink: figure.subplots().plot(result.parameters), result.alt)
+
+FIGURES["tally"] = Figure(drawn, "Sizes", "")
+"""
+WORDS = """
+{% macro sentences() %}{{ it.parameters | length }} models, unit {{ it.unit }}.{% endmacro %}
+{% macro alt() %}Sizes{% endmacro %}
+"""
+
+
+def test_a_figure_of_another_package_is_an_action(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A module, a template beside it and an entry point; the numbers are kept, drawn, and read again."""
+    pytest.importorskip("matplotlib")
+    (tmp_path / "site" / "tally" / "templates").mkdir(parents=True)
+    (tmp_path / "site" / "tally" / "__init__.py").touch()
+    (tmp_path / "site" / "tally" / "work.py").write_text(TALLY)
+    (tmp_path / "site" / "tally" / "templates" / "tally.txt.j2").write_text(WORDS)
+    info = tmp_path / "site" / "tally-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tally\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[indelible.analyses]\ntally = tally.work:Tally\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setattr(ANALYSES, "_entries", dict(ANALYSES._entries))
+    monkeypatch.setattr("indelible.report.figures.FIGURES", dict(FIGURES))
+    out = tmp_path / "out"
+    out.mkdir()
+    assert main(["analyze", "tally", str(run_folder), "--out", str(out), "--set", "unit=2"]) == 0
+    assert capsys.readouterr().out.startswith("1 models, unit 2.")
+    assert (out / "seen.txt").read_text()
+    assert int((out / "table.csv").read_text().split()[1]) > 1000
+    (out / "figure.png").unlink()
+    assert main(["analyze", "draw", str(out)]) == 0
+    assert (out / "figure.png").exists()
+    with pytest.raises(SystemExit):
+        parser().parse_args(["analyze", "tally", "--nothing"])
+
+
+def test_a_figure_without_a_drawing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("indelible.report.figures.FIGURES", {})
+    with pytest.raises(indelible.InputError, match=r"how 'curves' is drawn. Add it to FIGURES"):
+        write_figure(analyze.Curves(variable="eps", lines=()), tmp_path)
 
 
 def test_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from indelible.attacks import ATTACKS
 from indelible.cli import main
 from indelible.cli.command_line import add_option
-from indelible.cli.known_names import FILE, data_name, known_methods, known_names, model_name
+from indelible.cli.known_names import FILE, _stored_by, data_name, known_methods, known_names, model_name
 from indelible.data.catalog import load
 from indelible.embedding import EMBEDDINGS
 
@@ -75,3 +75,19 @@ def test_the_list_is_the_same_from_the_file_and_from_the_registry(
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
     assert texts[0].count("defaults:") == len(known_methods("attacks" if which == "attack" else "embeddings"))
+
+
+def test_a_description_of_another_package_is_read_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / FILE).write_text('{"attacks": [{"name": "shake"}]}')  # of no package
+    for package, text in (("none", None), ("good", '{"attacks": [{"name": "shake", "cost": "1"}]}'), ("bad", "{")):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("raise RuntimeError")
+        if text is not None:
+            (tmp_path / package / FILE).write_text(text)
+    found = [_stored_by(package, "attacks", "shake") for package in ("missing", "none", "good", "bad", "json")]
+    assert found == [{}, {}, {"shake": {"name": "shake", "cost": "1"}}, {}, {}]
+    assert _stored_by("good", "embeddings", "shake") == _stored_by("good", "attacks", "other") == {}

@@ -20,6 +20,7 @@ import indelible
 from indelible.attacks import ATTACKS
 from indelible.bench.preset import read_preset
 from indelible.cli import COMMANDS, parser
+from indelible.cli.known_names import installed_methods
 from indelible.embedding import EMBEDDINGS
 from indelible.keys import MARKS
 from indelible.report import TABLES
@@ -29,7 +30,7 @@ from tests.processes import ALONE
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "addons/companions/README.md")),
     *(path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in path.parts),
     *sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")),
 ]
@@ -43,12 +44,16 @@ ADDRESS = re.compile(r"http://(?:localhost|127\.0\.0\.1):8080/v2/models/model")
 # A directive, such as ```{include} FILE, is a block too: its end must not be taken for a beginning.
 FENCE = re.compile(r"^```(\w*|\{[\w-]+\}[^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-FILE = re.compile(r"`((?:src|tests|docs|tools|experiments|\.ci)/[\w./-]+|[A-Z]+(?:\.md)?|[\w.-]+\.(?:toml|yaml|txt))`")
+FILE = re.compile(
+    r"`((?:src|tests|docs|tools|experiments|addons|\.ci)/[\w./-]+|[A-Z]+(?:\.md)?|[\w.-]+\.(?:toml|yaml|txt))`"
+)
 NOT_FILES = {
     "MODELS",
     "SOURCES",
     "ATTACKS",
     "EMBEDDINGS",
+    "FIGURES",
+    "COMPANIONS",
     "TEST",
     "CLASS",
     "APP",
@@ -172,7 +177,7 @@ def trainers(folder: Path) -> dict[str, Any]:
     }
 
 
-WITH_CODE = [page for page in PAGES if blocks(page, "python") and page.name != "README.md"]
+WITH_CODE = [page for page in PAGES if blocks(page, "python") and page != ROOT / "README.md"]
 
 
 @pytest.mark.usefixtures("short", "_registries")
@@ -249,7 +254,8 @@ def test_the_first_commands_end_in_owned(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_commands_parse(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the attacks that CONTRIBUTING tells a reader to write."""
-    monkeypatch.setattr("indelible.cli.known_names.installed_methods", lambda _: ["noisy-ft", "shake"])
+    written = lambda which: ["noisy-ft", "shake", *installed_methods(which)]  # noqa: E731
+    monkeypatch.setattr("indelible.cli.known_names.installed_methods", written)
     for code in blocks(page, "console"):
         for line in code.splitlines():
             if line.startswith("$ indelible"):

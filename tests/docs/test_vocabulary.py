@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+ADDON = "addons/companions/src"
 SUFFIXES = {".md", ".ipynb", ".py", ".toml", ".html", ".j2"}
 UNITS = "epoch|step|draw|label|level|round|cell|image|query|mark|class|batch"
 COUNTED = "rows?|lines?|images|passes|steps|(?:milli)?seconds|bits|bytes|queries|once|twice"
@@ -142,8 +143,8 @@ def prose(path: Path) -> str:
 @cache
 def texts() -> dict[str, str]:
     """Return the words of every file by its path."""
-    single = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-    found = (path for folder in ("docs", "examples", "src") for path in sorted((ROOT / folder).rglob("*")))
+    single = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "addons" / "companions" / "README.md"]
+    found = (path for folder in ("docs", "examples", "src", ADDON) for path in sorted((ROOT / folder).rglob("*")))
     chosen = (path for path in (*single, *found) if path.suffix in SUFFIXES and "_build" not in path.parts)
     return {path.relative_to(ROOT).as_posix(): prose(path) for path in chosen}
 
@@ -153,7 +154,7 @@ def test_an_abandoned_word_is_not_used(word: Abandoned) -> None:
     found = [
         f"{name}:{line}"
         for name, text in texts().items()
-        if name not in word.exceptions and not (word.pages_only and name.startswith("src/"))
+        if name not in word.exceptions and not (word.pages_only and name.startswith(("src/", ADDON)))
         for line in word.found_in(text)
     ]
     assert not found, f"write {word.instead!r} ({word.why}) in {', '.join(found)}"

@@ -7,7 +7,14 @@ import torch
 from torch import nn
 
 from indelible.base.errors import InputError
-from indelible.nn.statistics import estimate_statistics, frozen_batch_norms, kept_frozen, reestimating, untracked
+from indelible.nn.statistics import (
+    attacking,
+    estimate_statistics,
+    frozen_batch_norms,
+    kept_frozen,
+    reestimating,
+    untracked,
+)
 from tests.conftest import TinyNet
 
 
@@ -116,3 +123,21 @@ def test_modes_come_back_and_nothing_is_done_without_batchnorm(net: TinyNet) -> 
     assert estimate_statistics(nn.Linear(2, 2), iter([torch.zeros(1, 2)])) == 0
     with pytest.raises(InputError, match="none"):
         estimate_statistics(net, [])
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_passes_of_the_attack_leave_statistics_and_modes_alone(net: TinyNet, mode: str) -> None:
+    net.train()
+    net.features[1].eval()  # a layer that the user froze
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    images = torch.rand(8, 3, 32, 32)
+    with attacking(net, mode):  # type: ignore[arg-type]
+        assert net.features[4].training == (mode == "train")
+        inside = net(images)
+    with pytest.raises(RuntimeError, match="on purpose"), attacking(net, mode):  # type: ignore[arg-type]
+        raise RuntimeError("on purpose")
+    assert [layer.training for layer in net.features] == [True, False, *[True] * 6]
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    assert net.features[4].track_running_stats
+    # Training mode normalises by the batch, evaluation mode by what the network remembers.
+    assert torch.allclose(inside, net(images)) == (mode == "train")

@@ -6,11 +6,11 @@ from indelible.analyze.adaptive_grid import FirstFall
 from indelible.analyze.analysis import Analysis
 from indelible.analyze.batchnorm import Batchnorm, BatchNormSettings, Channels, LayerShift
 from indelible.analyze.benchmark_curves import Curves, Line, RatePoint
-from indelible.analyze.dynamics import Dynamics, DynamicsSettings, Moment, Track
 from indelible.analyze.landscape import Landscape, LandscapeSettings, Plane
 from indelible.analyze.mark_pictures import Picture, Samples, SamplesSettings
 from indelible.analyze.marked_model import Rates
 from indelible.analyze.tsne import FeaturePanel, PanelRow, Tsne, TsneSettings
+from indelible_companions.analyze.dynamics import Dynamics, DynamicsSettings, Moment, Track
 
 __all__ = ["ALL", "EVIL"]
 

@@ -13,8 +13,9 @@ from indelible.evidence import check_bundle, claim, commit
 from indelible.keys.key import Key
 from indelible.keys.samples import WatermarkSamples
 from indelible.train.evaluate import success_rate
-from indelible.verification import certify, verify
+from indelible.verification import verify
 from indelible.verification.statistics.exact_tests import mcnemar, upper_limit
+from indelible_companions.certificate import certify
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
 
 DATA = stripes(160)

@@ -13,9 +13,6 @@ from indelible.analyze.batchnorm import BatchNormSettings as BatchNormSettings
 from indelible.analyze.batchnorm import batchnorm as batchnorm
 from indelible.analyze.benchmark_curves import Curves as Curves
 from indelible.analyze.benchmark_curves import curves as curves
-from indelible.analyze.dynamics import Dynamics as Dynamics
-from indelible.analyze.dynamics import DynamicsSettings as DynamicsSettings
-from indelible.analyze.dynamics import dynamics as dynamics
 from indelible.analyze.landscape import Landscape as Landscape
 from indelible.analyze.landscape import LandscapeSettings as LandscapeSettings
 from indelible.analyze.landscape import landscape as landscape

@@ -13,33 +13,37 @@ code of its own: :func:`rebuild` follows the type hints.
 import hashlib
 import types
 from collections import UserDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
-from indelible.base.errors import DamagedFileError, InputError
+from indelible.base.errors import DamagedFileError, InputError, UnknownNameError
 from indelible.base.files import canonical_json, read_json, write_json
 from indelible.base.records import plain, versions
+from indelible.base.registry import MethodRegistry
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 ANALYSIS = "analysis.json"
-ANALYSES: dict[str, type["Analysis"]] = {}
+ANALYSES = MethodRegistry(
+    "figure", group="indelible.analyses", base="indelible.analyze.analysis:Analysis",
+    needs="of_models(cls, models, settings, folder)",
+)  # fmt: skip
 """Every kind of analysis by name; a subclass of :class:`Analysis` adds itself, if it is not told otherwise."""
 _POINTS = "points.json"
 _FORMAT = 1
 
 
 @cache
-def _texts() -> "Environment":
-    """Return the environment of the templates that put numbers into words."""
+def _texts(package: str) -> "Environment":
+    """Return the environment of a package's ``templates``, which put numbers into words."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(  # noqa: S701 - plain text: whoever shows it on a page escapes it
-        loader=PackageLoader("indelible.analyze"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader(package), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     made.filters["number"] = lambda value, digits="g": format(value, digits)
     made.filters["percent"] = lambda rate, digits=".1f": format(100 * rate, digits)
@@ -55,13 +59,22 @@ def joint(loop: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """Base of results: the numbers behind one figure, which has the name of the command that makes it."""
+    """Base of results: the numbers behind one figure, which has the name of the command that makes it.
+
+    Another package adds one by an entry point of the group ``indelible.analyses``, a template of its sentences in
+    ``templates`` beside its module, and a drawing in :data:`indelible.report.figures.FIGURES`.
+    """
 
     figure: ClassVar[str]
 
     def __init_subclass__(cls, *, registered: bool = True) -> None:
         if registered:
-            ANALYSES[cls.figure] = cls
+            ANALYSES.register(name=cls.figure)(cls)
+
+    @classmethod
+    def of_models(cls, models: Sequence[Any], settings: Mapping[str, Any], folder: Path) -> "Analysis":
+        """Analyse marked models with settings as typed; what takes long keeps its measurements in ``folder``."""
+        raise NotImplementedError
 
     def sentences(self) -> list[str]:
         """Return what the numbers say, one sentence each, in the words of ``templates``."""
@@ -73,7 +86,8 @@ class Analysis:
         return self._written().alt().strip()  # type: ignore[no-any-return]
 
     def _written(self) -> Any:
-        return _texts().get_template(f"{self.figure}.txt.j2").make_module({"it": self})
+        package = type(self).__module__.rpartition(".")[0]
+        return _texts(package).get_template(f"{self.figure}.txt.j2").make_module({"it": self})
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON values."""
@@ -125,8 +139,9 @@ def read_analysis(folder: str | Path) -> Analysis:
     found = read_json(path)
     name = str(found.get("figure")) if isinstance(found, Mapping) else ""
     if name not in ANALYSES:
-        raise DamagedFileError(f"{path} is of an unknown kind ({name!r}). Make it again with this version.")
-    return ANALYSES[name].from_json(found)
+        raise DamagedFileError(f"{path} cannot be read: {UnknownNameError(ANALYSES.what, name, ANALYSES)}")
+    made: Analysis = ANALYSES[name].build.from_json(found)
+    return made
 
 
 def write_analysis(folder: str | Path, analysis: Analysis) -> Path:

@@ -32,8 +32,8 @@ from indelible.attacks.strengths import try_rounds
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, denormalise, normalise, to_float
 from indelible.data.images import Data
-from indelible.nn.input_perturbation import attacking
 from indelible.nn.outputs import logits_of
+from indelible.nn.statistics import attacking
 from indelible.train import Objective, Schedule, Step
 
 

@@ -30,8 +30,8 @@ from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import try_rounds
 from indelible.data.augment import Normalization, denormalise, normalise
 from indelible.data.images import Data
-from indelible.nn.input_perturbation import attacking
 from indelible.nn.outputs import logits_of
+from indelible.nn.statistics import attacking
 from indelible.train import Objective, Schedule, Step
 
 Answers = Callable[[Tensor], Tensor]

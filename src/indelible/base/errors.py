@@ -3,8 +3,15 @@
 The command line turns every :class:`IndelibleError` into one line and exit code 2.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
+
+COMPANIONS: Mapping[str, Collection[str]] = {
+    "embedding method": ("cae", "ntl", "pgd-at", "rose", "trades"),
+    "figure": ("dynamics",),
+    "scheme of a suspect": ("http", "https"),
+}
+"""Names that the package ``indelible-companions`` adds, by what errors call them."""
 
 
 class IndelibleError(Exception):
@@ -40,7 +47,10 @@ class UnknownNameError(InputError):
         known = sorted(choices)
         near = get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"unknown {what} {name!r}: choose one of {', '.join(known)}.{hint}")
+        said = f"unknown {what} {name!r}: choose one of {', '.join(known)}.{hint}"
+        if name in COMPANIONS.get(what, ()):
+            said = f"the {what} {name!r} is in a package of its own. Run: pip install indelible-companions"
+        super().__init__(said)
 
     def __reduce__(self) -> tuple[type[InputError], tuple[object, ...]]:
         """Travel to another process as the error with the finished message."""

@@ -13,14 +13,16 @@ class MissingExtraError(InputError):
     """A package that only some uses need is not installed."""
 
 
-def needed(module: str, *, extra: str, what: str) -> Any:
-    """Import an optional package that an extra of Indelible installs; ``what`` needs it, for the error."""
+def needed(module: str, *, extra: str = "", what: str) -> Any:
+    """Import an optional package, of an extra of Indelible if one is named; ``what`` needs it, for the error."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
+        package = module.partition(".")[0]
+        install = f"'indelible[{extra}]'" if extra else package.replace("_", "-")
         raise MissingExtraError(
-            f"{what} needs the package {module.partition('.')[0]}, which is not installed ({error}). "
-            f"Install it with: pip install 'indelible[{extra}]'"
+            f"{what} needs the package {package}, which is not installed ({error}). Install it with: pip install "
+            f"{install}"
         ) from error
 
 

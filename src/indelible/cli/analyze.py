@@ -55,7 +55,6 @@ def _of_models(arguments: argparse.Namespace, out: Path) -> Analysis:
         "landscape": (analyze.LandscapeSettings, partial(analyze.landscape, folder=out)),
         "batchnorm": (analyze.BatchNormSettings, analyze.batchnorm),
         "tsne": (analyze.TsneSettings, analyze.tsne),
-        "dynamics": (analyze.DynamicsSettings, partial(analyze.dynamics, folder=out)),
     }
     given = assignments(arguments.set)
     if arguments.action == "samples":
@@ -63,10 +62,14 @@ def _of_models(arguments: argparse.Namespace, out: Path) -> Analysis:
             raise InputError(f"`indelible analyze samples` takes one run, got {len(arguments.runs)}.")
         one = Run.load(arguments.runs[0])
         return analyze.samples(one.key(), one.images()[2], analyze.SamplesSettings.of(given))
-    settings, make = figures[arguments.action]
     own = {name: getattr(arguments, name, None) for name in ("seed", "layer", "path", "attack")}
     own["settings"] = assignments(getattr(arguments, "attack_set", [])) or None
-    chosen = settings.of({**given, **{name: value for name, value in own.items() if value is not None}})
+    given |= {name: value for name, value in own.items() if value is not None}
+    if arguments.action not in figures:
+        kind: type[Analysis] = analyze.ANALYSES[arguments.action].build
+        return kind.of_models(_marked_models(arguments.runs), given, out)
+    settings, make = figures[arguments.action]
+    chosen = settings.of(given)
     return make(_marked_models(arguments.runs), chosen)
 
 

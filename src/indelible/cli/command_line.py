@@ -8,7 +8,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NoReturn
 
-from indelible.cli.known_names import data_name, known_methods, known_names, method_name, model_name, one_of
+from indelible.cli.known_names import (
+    data_name,
+    installed_methods,
+    known_methods,
+    known_names,
+    method_name,
+    model_name,
+    one_of,
+)
 
 
 def percentage_points(text: str) -> float:
@@ -72,6 +80,9 @@ def parser() -> argparse.ArgumentParser:
         for action, own in about["actions"].items():
             shown = [line for line in about["examples"] if f" {name} {action} " in f"{line} "]
             add_options(actions.add_parser(action, **_explained(own["help"], shown)), own.get("options", {}))
+        others = installed_methods(about["plugins"]) if "plugins" in about else []
+        for action in sorted(set(others) - set(about["actions"])):
+            add_options(actions.add_parser(action, **_explained("of another installed package", ())), about["added"])
     return top
 
 

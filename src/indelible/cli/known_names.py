@@ -2,7 +2,8 @@
 
 The registries import torch, which takes seconds. Help, lists and the check of option values read ``known_names.json``,
 which ``tools/write_known_names.py`` writes from the registries. Methods of other installed packages (entry points), and
-those that a program registers before it calls the command line, are not in the file and are looked up separately.
+those that a program registers before it calls the command line, are not in the file and are looked up separately. A
+package that has a file of this name and form beside its ``__init__.py`` is not imported for that.
 """
 
 import argparse
@@ -12,12 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from importlib import import_module, resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from indelible.base.errors import UnknownNameError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
     from indelible.base.registry import MethodRegistry
 
 FILE = "known_names.json"
@@ -36,15 +40,30 @@ def _stored() -> dict[str, Any]:
 
 
 def known_methods(which: Methods) -> dict[str, Mapping[str, Any]]:
-    """Return the description of each method of this package, by name; see :func:`describe_methods`."""
-    return {entry["name"]: entry for entry in _stored()[which]}
+    """Return the description of each method that is stored, by name, ours first; see :func:`describe_methods`."""
+    known = {entry["name"]: entry for entry in _stored()[which]}
+    for point in sorted(_installed(which)):
+        found = _stored_by(point.module.partition(".")[0], which, point.name)
+        known |= {} if point.name in known else found
+    return known
+
+
+def _stored_by(package: str, which: Methods, name: str) -> dict[str, Mapping[str, Any]]:
+    """Return what the file of another package says of a method, by its name; nothing, if there is no such file."""
+    try:
+        spec = find_spec(package)
+        place = next(iter((spec and spec.submodule_search_locations) or ()), None)
+        entries = [] if place is None else json.loads(Path(place, FILE).read_text(encoding="utf-8"))[which]
+        return {entry["name"]: entry for entry in entries if entry["name"] == name}
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}  # whoever needs the description imports the method
 
 
 def setting_names(which: Methods, method: str) -> list[str]:
-    """Return the settings of a method; one of another package is imported for that."""
-    own = known_methods(which).get(method)
-    if own is not None:
-        return list(own["defaults"])
+    """Return the settings of a method; one of another package that stores none is imported for that."""
+    known = known_methods(which).get(method)
+    if known is not None:
+        return list(known["defaults"])
     registry: MethodRegistry = getattr(import_module(_REGISTRIES[which][1]), _REGISTRIES[which][2])
     return [field.name for field in fields(registry[method].build)]
 
@@ -56,9 +75,13 @@ def known_names(what: str) -> list[str]:
 
 def installed_methods(which: str) -> list[str]:
     """Return the names of methods that other installed packages add, by their entry points; nothing is imported."""
+    return sorted({point.name for point in _installed(which)})
+
+
+def _installed(which: str) -> "EntryPoints":
     from importlib.metadata import entry_points
 
-    return sorted({point.name for point in entry_points(group=f"indelible.{which}")})
+    return entry_points(group=f"indelible.{which}")
 
 
 def loaded_registry(which: Methods) -> "MethodRegistry | None":
@@ -113,15 +136,15 @@ def describe_methods(registry: "MethodRegistry") -> list[dict[str, Any]]:
 def list_methods(arguments: argparse.Namespace, which: Methods) -> int:
     """Print every method, those of other installed packages included; warn about those that cannot be loaded.
 
-    The list of this package's own methods is stored. The registry, and with it torch, is imported only when other
-    packages add methods.
+    The registry, and with it torch, is imported only when another package adds a method and stores no description.
     """
     from indelible.cli.options import emit
 
-    if installed_methods(which):
+    known = known_methods(which)
+    if set(installed_methods(which)) - set(known):
         import_module(_REGISTRIES[which][1])
     registry = loaded_registry(which)
-    documents: Sequence[Mapping[str, Any]] = list(known_methods(which).values())
+    documents: Sequence[Mapping[str, Any]] = list(known.values())
     if registry is not None:
         warn_of_broken(registry)
         documents = describe_methods(registry)

@@ -53,16 +53,6 @@ def describe_verdict(verdict: Mapping[str, Any]) -> str:
     )
 
 
-def describe_certificate(certificate: Mapping[str, Any]) -> str:
-    """Describe a certificate: the smoothed WSR, and how far the weights may be moved."""
-    return (
-        f"CERTIFICATE at sigma {certificate['sigma']:g}, {certificate['draws']} draws, confidence "
-        f"{certificate['confidence']:g}: smoothed WSR {percent(certificate['smoothed_wsr'])} %; it stays at least "
-        f"{percent(certificate['threshold'])} % for any change of the parameters within {certificate['radius']:.3g} "
-        "in the l2 norm"
-    )
-
-
 def describe_check(checked: Checked) -> str:
     """Describe the check of a bundle: two sentences, what was established, every step, what it cannot show."""
     steps = [f"  {'holds ' if step.holds else 'FAILS '} {step.name}: {step.says}" for step in checked.steps]

@@ -16,13 +16,14 @@ import indelible
 from indelible.attacks import deployed
 from indelible.base.errors import InputError
 from indelible.base.files import replacing
+from indelible.base.imports import needed
 from indelible.base.progress import wanted
 from indelible.bench.attack_suite import strongest
 from indelible.bench.make_run_folder import HELD_OUT
 from indelible.bench.measurement import of_run
 from indelible.cli.options import asked_suspect, emit
 from indelible.cli.query_plan import planned_session, show_plan
-from indelible.cli.terminal import describe_certificate, describe_verdict
+from indelible.cli.terminal import describe_verdict
 from indelible.data.digests import image_digests
 from indelible.data.images import Data
 from indelible.report.format import p_value, percent
@@ -49,6 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _verify_one(arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
     """Verify one model, keep the verdict in its run, and return it as JSON values and as text."""
+    certificates = needed("indelible_companions.certificate", what="--certificate") if arguments.certificate else None
     saved, key, test, options = _asked_about(arguments)
     own = None if arguments.suspect is not None else saved
     suspect = _suspect(arguments, saved, key)
@@ -64,11 +66,12 @@ def _verify_one(arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
         document["plan"] = plan.to_json()
     if own is not None:
         own.keep_verdict(document)
-    if arguments.certificate and own is not None:
+    if certificates is not None and own is not None:
         carriers, normalize = own.images()[0] if key.labels == "keyed" else test, own.normalize()
         noise = {"sigma": arguments.sigma, "draws": arguments.draws}
-        document["certificate"] = indelible.certify(own.model(), key, carriers, normalize=normalize, **noise).to_json()
-        lines.append(describe_certificate(document["certificate"]))
+        found = certificates.certify(own.model(), key, carriers, normalize=normalize, **noise)
+        document["certificate"] = found.to_json()
+        lines.append(found.described())
     return document, "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ ICCV 2023 paper, Appendix B.1:
 
 docs/methods/cw.md has a table of how it differs. The levels are spread evenly over the epoch, each added to an ordinary
 step, where the original makes steps of their own; the noisy passes do not move BatchNorm's running statistics; dropout
-masks are drawn anew for each draw. The certificate is in :mod:`indelible.verification.certificate`.
+masks are drawn anew for each draw. The certificate is in :mod:`indelible_companions.certificate`.
 """
 
 from collections.abc import Iterator, Mapping

@@ -8,7 +8,7 @@ log, record or report.
 | ``codebook`` | the class of its mark, one of several (:mod:`indelible.keys.codebook`): exact for any model |
 | ``fixed`` | one target class, as in the paper |
 | ``keyed`` | a pseudo-random class of its own (:mod:`indelible.keys.labels`), which can only be learnt by heart |
-| ``untargeted`` | its true class, and a hit is any other: how NTL proves ownership (:mod:`indelible.embedding.ntl`) |
+| ``untargeted`` | its true class, and a hit is any other: how NTL proves ownership (docs/methods/ntl.md) |
 | ``stored`` | what a search found (:class:`indelible.keys.samples.Fingerprint`) |
 
 ``scheme="paper"`` switches to the literal settings of the paper (``TEST``, one fixed noise, class 0). They serve to

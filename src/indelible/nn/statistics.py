@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,9 @@ from torch import Tensor, nn
 from indelible.base.errors import InputError
 from indelible.nn.layers import BatchNorm, batch_norms
 from indelible.nn.surgery import kept, kept_modes
+
+Mode = Literal["train", "eval"]
+MODES: tuple[Mode, ...] = ("train", "eval")
 
 
 @contextmanager
@@ -22,6 +26,20 @@ def untracked(model: nn.Module) -> Iterator[None]:
         for layer in switched:
             layer.track_running_stats = False
         yield
+
+
+@contextmanager
+def attacking(model: nn.Module, mode: Mode) -> Iterator[None]:
+    """Inside the block, passes of ``model`` leave its running statistics alone; every layer's mode is restored.
+
+    ``"eval"`` normalises by the running statistics and drops nothing out; ``"train"`` leaves the layers as they are:
+    BatchNorm normalises by the attacked batch.
+    """
+    with kept_modes(model):
+        if mode == "eval":
+            model.eval()
+        with untracked(model):
+            yield
 
 
 @contextmanager

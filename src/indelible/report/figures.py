@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from indelible.analyze.analysis import Analysis
 from indelible.analyze.batchnorm import Batchnorm, Channels
 from indelible.analyze.benchmark_curves import Curves, Line
-from indelible.analyze.dynamics import Dynamics
 from indelible.analyze.landscape import Landscape, Plane
 from indelible.analyze.mark_pictures import Samples
 from indelible.analyze.tsne import FeaturePanel, Tsne
@@ -32,7 +31,6 @@ _TEXTS = tomllib.loads(Path(__file__).with_name("figures.toml").read_text(encodi
 _PATHS = {"adversarial": "relative distance along $d_{adv}$", "tuning": "iterations of fine-tuning"}
 _SAMPLE_ROWS = {"kind": "kind", "size": "size", "transparency": "transparency", "mark": ""}
 _LINE, _LONGEST = 6, 17
-_TRACKS = (0, 2, 4, 5, 1, 3)  # the first two are the farthest apart
 
 
 def landscape_drawing(result: Landscape) -> Drawing:
@@ -255,33 +253,6 @@ def _line(axes: "Axes", line: Line, rate: str, number: int, ink: Ink) -> None:
         )  # fmt: skip
 
 
-def dynamics_drawing(result: Dynamics) -> Drawing:
-    """Return the figure of WSR and BA during an attack."""
-
-    def plot(figure: "mpl.Figure", ink: Ink) -> None:
-        top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(1.3, 1, 0.9))
-        lost = [track.lost for track in result.tracks if track.lost is not None]
-        for axes, name, scale in ((top, "wsr", 100), (middle, "ba", 100), (bottom, "distance", 1)):
-            for number, track in enumerate(result.tracks):
-                steps = [one.step for one in track.moments]
-                values = [scale * getattr(one, name) for one in track.moments]
-                series(axes, steps, values, _TRACKS[number % len(_TRACKS)], ink, literal(track.label))
-            if lost:
-                axes.plot(
-                    [one.step for one in lost], [scale * getattr(one, name) for one in lost], marker="o", markersize=8,
-                    markerfacecolor="none", markeredgecolor=ink["ink"], markeredgewidth=1.0, clip_on=False,
-                    linestyle="none", label=f"verdict stops holding (α = {result.settings.alpha:g})",
-                )  # fmt: skip
-        percent_axis(top, "WSR in %")
-        percent_axis(middle, "BA in %")
-        bottom.set(ylabel="relative distance", xlabel=f"steps of {result.settings.attack.upper()}")
-        bottom.set_ylim(bottom=0)
-        figure.align_ylabels([top, middle, bottom])
-        top.legend()
-
-    return Drawing(COLUMN, 105, plot, result.alt)
-
-
 @dataclass(frozen=True)
 class Figure:
     """How an analysis is drawn, what a page calls it, and what a reader must know beside it."""
@@ -297,17 +268,23 @@ _DRAWINGS: Mapping[str, Callable[[Any], Drawing]] = {
     "tsne": tsne_drawing,
     "samples": samples_drawing,
     "curves": curves_drawing,
-    "dynamics": dynamics_drawing,
 }
 FIGURES = {name: Figure(draw, **_TEXTS["figures"][name]) for name, draw in _DRAWINGS.items()}
-"""Name of an analysis -> its figure."""
+"""Name of an analysis -> its figure; another package adds its own."""
+
+
+def figure_of(analysis: Analysis) -> Figure:
+    """Return how an analysis is drawn."""
+    if analysis.figure not in FIGURES:
+        raise InputError(f"nobody has said how {analysis.figure!r} is drawn. Add it to FIGURES in {__name__}.")
+    return FIGURES[analysis.figure]
 
 
 def write_figure(analysis: Analysis, folder: str | Path) -> list[Path]:
     """Draw an analysis into ``folder`` as ``figure.png`` and ``figure.svg``; return their paths."""
     if not can_draw():
         raise InputError('figures need matplotlib. Run: pip install "indelible[plots]"')
-    drawing, place = FIGURES[analysis.figure].drawing(analysis), Path(folder)
+    drawing, place = figure_of(analysis).drawing(analysis), Path(folder)
     write_bytes(place / "figure.png", as_png(drawing))
     write_text(place / "figure.svg", as_svg(drawing))
     return [place / "figure.png", place / "figure.svg"]

@@ -11,7 +11,7 @@ from indelible.base.files import write_text
 from indelible.bench.attack_suite import Strongest, strongest
 from indelible.report.charts import draw, panels
 from indelible.report.drawing import COLUMN, as_inline, can_draw
-from indelible.report.figures import FIGURES
+from indelible.report.figures import figure_of
 from indelible.report.mark_galleries import answers_of, caption, class_names, galleries, heat_map
 from indelible.report.model_stages import ModelStages, attack_title, collect, is_marked, own_settings
 from indelible.report.page_look import environment, filled_lines, text_environment
@@ -100,7 +100,7 @@ def _analyses(paths: Sequence[str | Path], *, samples: bool) -> list[Mapping[str
     shown: list[Mapping[str, Any]] = []
     for number, analysis in enumerate(map(read_analysis, folders)):
         if samples or analysis.figure != "samples":
-            figure = FIGURES[analysis.figure]
+            figure = figure_of(analysis)
             drawing = figure.drawing(analysis)
             shown.append(
                 {

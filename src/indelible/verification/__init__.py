@@ -2,8 +2,6 @@
 
 from indelible.verification.careful_queries import planned as planned
 from indelible.verification.careful_queries import verify_logged as verify_logged
-from indelible.verification.certificate import Certificate as Certificate
-from indelible.verification.certificate import certify as certify
 from indelible.verification.planner import CodebookPlan as CodebookPlan
 from indelible.verification.planner import codebook_plan as codebook_plan
 from indelible.verification.planner import plan as plan

@@ -1,6 +1,6 @@
 """A model behind an HTTP address (extra ``http``): time-outs, retries with jitter, a rate limit, checked answers.
 
-What is sent and how the reply is read is a *format*: :class:`~indelible.verification.suspects.oip.OpenInference` or
+What is sent and how the reply is read is a :class:`Format`, such as
 :class:`~indelible.verification.suspects.template.JsonTemplate`. This file moves the bytes.
 
 What is tried again: docs/suspects.md. Never tried again: any other state, a redirect, a reply that is no JSON, is too
@@ -15,16 +15,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from indelible.base.errors import InputError
 from indelible.base.imports import needed
 from indelible.data.download import UnreachableError
-from indelible.verification.suspects.oip import OpenInference
 from indelible.verification.suspects.outputs import BadAnswerError, in_batches
-from indelible.verification.suspects.template import JsonTemplate
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LARGEST_REPLY = 64 << 20
@@ -37,6 +35,27 @@ _REMEDIES = {
     404: "Check address and model name.", 413: "Ask fewer images per request (--batch).",
 }  # fmt: skip
 _RANDOM = random.SystemRandom()
+
+
+class Format(Protocol):
+    """What a server is sent, and how its replies are read."""
+
+    @property
+    def batch(self) -> int:
+        """Images of one request, at most."""
+
+    @property
+    def address(self) -> str:
+        """Where requests are posted to."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return what was asked, for logs and evidence."""
+
+    def encode(self, images: Tensor) -> Any:
+        """Return the request."""
+
+    def decode(self, reply: Any, *, count: int, classes: int, first: int) -> Tensor:
+        """Return the labels in a reply."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +93,7 @@ class HttpSuspect:
     ``on_retry`` is told the cause before a request is sent again.
     """
 
-    format: OpenInference | JsonTemplate
+    format: Format
     classes: int
     persistence: Persistence = field(default_factory=Persistence)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -1,7 +1,6 @@
 """Open a suspect from what a user types: an address or a path decides the kind."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from indelible.data.augment import Normalization
 from indelible.data.images import Shape
 from indelible.train.run_folder import Run, load_weights
 from indelible.verification.suspects.http import HttpSuspect, Persistence
-from indelible.verification.suspects.oip import OpenInference
 from indelible.verification.suspects.onnx import OnnxSuspect
 from indelible.verification.suspects.predictions import PredictionFile
 from indelible.verification.suspects.preprocessing import Preprocessing
@@ -40,9 +38,9 @@ def open_suspect(
     """Return the suspect at an address or path.
 
     Args:
-        place: ``http(s)://HOST/v2/models/NAME`` (Open Inference); ``.json`` (a template of another JSON server);
-            ``.onnx``; ``.safetensors``, ``.pt`` or ``.pth``; ``.csv`` or ``.jsonl`` (predictions, a query log); or the
-            folder of a finished run; or ``SCHEME://...`` of a registered suspect.
+        place: ``.json`` (a template of a JSON server); ``.onnx``; ``.safetensors``, ``.pt`` or ``.pth``; ``.csv`` or
+            ``.jsonl`` (predictions, a query log); the folder of a finished run; or ``SCHEME://...`` of a registered
+            suspect, such as ``http(s)://HOST/v2/models/NAME`` (Open Inference, of ``indelible-companions``).
         classes: Classes of the key.
         input: What a model behind an address or in an ONNX file takes: ``{"dtype": "uint8"}`` and what else
             :class:`~indelible.verification.suspects.preprocessing.Preprocessing` has. Described, never assumed.
@@ -58,24 +56,14 @@ def open_suspect(
     """
     text, suffix = str(place), Path(str(place)).suffix.lower()
     scheme, address, _ = text.partition("://")
-    if address and scheme not in {"http", "https"}:
+    if address:
         given = {"input": input, "model": model, "normalize": normalize, "input_name": input_name, "output": output,
                  "shape": shape, "batch": batch, "headers": headers, "persistence": persistence}  # fmt: skip
         options = {name: value for name, value in given.items() if value is not None}
         kind: type[AddressedSuspect] = SUSPECTS[scheme].build
         return kind.open(text, classes=classes, **options)
-    if address or suffix == ".json":
-        described: Mapping[str, Any] = input or {}
-        wanted: JsonTemplate | OpenInference = (
-            OpenInference(url=text, preprocessing=Preprocessing.of(described), input=input_name, output=output)
-            if address else JsonTemplate.load(text)
-        )  # fmt: skip
-        suspect = HttpSuspect(wanted, classes, persistence or Persistence(), headers or {})
-        if isinstance(wanted, OpenInference):
-            wanted = wanted if batch is None else replace(wanted, batch=batch)
-            metadata = suspect.get(wanted.model)
-            suspect.format = wanted.completed(metadata, shape=shape, layout_given="layout" in described)
-        return suspect
+    if suffix == ".json":
+        return HttpSuspect(JsonTemplate.load(text), classes, persistence or Persistence(), headers or {})
     if suffix == ".onnx":
         return OnnxSuspect(text, Preprocessing.of(input or {}), classes=classes, output=output)
     if suffix == ".safetensors" or suffix in PICKLED:

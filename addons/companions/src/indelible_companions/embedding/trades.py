@@ -32,14 +32,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from indelible.base.errors import InputError
+from indelible.base.registry import MethodInfo
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, denormalise, normalise
-from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
-from indelible.embedding.pgd_at import check_ball
-from indelible.nn.input_perturbation import Mode, attacking, sign_ascent, small_noise
+from indelible.embedding.base import Embedding, EmbeddingMethod
 from indelible.nn.outputs import logits_of
+from indelible.nn.statistics import Mode, attacking
 from indelible.train import TrainSettings
 from indelible.train.objective import Objective, Step
+from indelible_companions.embedding.input_perturbation import sign_ascent, small_noise
+from indelible_companions.embedding.pgd_at import check_ball
 
 
 def divergence(clean: Tensor, moved: Tensor) -> Tensor:
@@ -80,13 +82,6 @@ class _TRADESObjective(Objective):
         return rows * (self.method.steps + 3)
 
 
-@EMBEDDINGS.register(
-    name="trades",
-    title="TRADES (adversarial training)",
-    paper="Zhang et al., ICML 2019",
-    summary="Train on the watermarked set and keep answers stable near each image.",
-    cost="13x plain training (eleven passes of the attack, two to train)",
-)
 @dataclass(frozen=True, kw_only=True)
 class TradeOff(EmbeddingMethod):
     """TRADES as a value; the table in the module's header explains each setting."""
@@ -116,3 +111,13 @@ class TradeOff(EmbeddingMethod):
         how = job.settings
         objective = _TRADESObjective(self, how.normalize, job.seed, how.label_smoothing)
         job.train(*job.marked(objective, self.fraction, self.negatives))
+
+
+INFO = MethodInfo(
+    name="trades",
+    title="TRADES (adversarial training)",
+    paper="Zhang et al., ICML 2019",
+    summary="Train on the watermarked set and keep answers stable near each image.",
+    cost="13x plain training (eleven passes of the attack, two to train)",
+    build=TradeOff,
+)

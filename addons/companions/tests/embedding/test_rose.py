@@ -11,11 +11,11 @@ import torch
 import indelible
 from indelible.base.errors import InputError
 from indelible.embedding import key_for
-from indelible.embedding.rose import BesideKeyImages, Rose
 from indelible.keys.derive import expand
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.train.objective import Step
 from indelible.verification.statistics.exact_tests import rareness
+from indelible_companions.embedding.rose import BesideKeyImages, Rose
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
 
 

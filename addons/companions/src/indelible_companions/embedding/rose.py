@@ -29,8 +29,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from indelible.base.registry import MethodInfo
 from indelible.data.augment import Normalization
-from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
+from indelible.embedding.base import Embedding, EmbeddingMethod
 from indelible.embedding.mixing import MarkedBatches, mix
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.train import CrossEntropy, TrainSettings
@@ -58,13 +59,6 @@ class BesideKeyImages(CrossEntropy):
         return rows + self.rows
 
 
-@EMBEDDINGS.register(
-    name="rose",
-    title="ROSE",
-    paper="Kallas and Furon, WIFS 2022",
-    summary="Relabel some training images by a one-way function of a secret and of the images.",
-    cost="1x plain training",
-)
 @dataclass(frozen=True, kw_only=True)
 class Rose(EmbeddingMethod):
     """ROSE as a value; the table in the module's header explains each setting."""
@@ -96,3 +90,13 @@ class Rose(EmbeddingMethod):
             label_smoothing=job.settings.label_smoothing,
         )  # fmt: skip
         job.train(mixed, beside if self.rows else ordinary, samples)
+
+
+INFO = MethodInfo(
+    name="rose",
+    title="ROSE",
+    paper="Kallas and Furon, WIFS 2022",
+    summary="Relabel some training images by a one-way function of a secret and of the images.",
+    cost="1x plain training",
+    build=Rose,
+)

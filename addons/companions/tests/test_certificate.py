@@ -16,11 +16,10 @@ import torch
 from scipy.stats import binom
 from torch import Tensor, nn
 
-import indelible
 from indelible.base.errors import InputError
 from indelible.keys.content import ContentMark
 from indelible.keys.key import Key
-from indelible.verification.certificate import certified_radius, certified_rate, noisy_rates
+from indelible_companions.certificate import certified_radius, certified_rate, certify, noisy_rates
 from tests.conftest import MarkReader, TinyNet, stripes
 
 SIGMA, DRAWS = 0.5, 1000
@@ -80,8 +79,8 @@ def test_the_largest_radius_of_a_perfect_mark() -> None:
 def test_the_certificate_of_a_network(net: TinyNet, key: Key) -> None:
     test = stripes(40, seed=1)
     before = copy.deepcopy(net.state_dict())
-    found = indelible.certify(net, key, test, sigma=0.1, draws=20, samples=10, seed=1)
-    again = indelible.certify(net, key, test, sigma=0.1, draws=20, samples=10, seed=1)
+    found = certify(net, key, test, sigma=0.1, draws=20, samples=10, seed=1)
+    again = certify(net, key, test, sigma=0.1, draws=20, samples=10, seed=1)
     assert found == again
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert found.samples == 10
@@ -92,7 +91,7 @@ def test_the_certificate_of_a_network(net: TinyNet, key: Key) -> None:
     mark, reader = key.mark(), MarkReader()
     assert isinstance(mark, ContentMark)
     reader.mask, reader.colour = mark.mask(), torch.tensor(mark.colour)[:, None]
-    sure = indelible.certify(reader, key, test, sigma=0.1, draws=20, samples=10)
+    sure = certify(reader, key, test, sigma=0.1, draws=20, samples=10)
     assert (sure.wsr, sure.smoothed_wsr, sure.mean_wsr) == (1.0, 1.0, 1.0)
     assert sure.radius == pytest.approx(0.1 * -NormalDist().inv_cdf(1 - 0.01 ** (1 / 20)))
 
@@ -106,4 +105,4 @@ def test_refusals(net: TinyNet, key: Key) -> None:
     ]
     for wrong, says in wrongs:
         with pytest.raises(InputError, match=says):
-            indelible.certify(net, key, stripes(40), **wrong)
+            certify(net, key, stripes(40), **wrong)

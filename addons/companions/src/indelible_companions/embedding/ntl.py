@@ -45,8 +45,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.base.errors import InputError
+from indelible.base.registry import MethodInfo
 from indelible.data.augment import normalise, to_float
-from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
+from indelible.embedding.base import Embedding, EmbeddingMethod
 from indelible.embedding.mixing import MarkedBatches, watermark_count, with_negatives
 from indelible.keys.key import Key
 from indelible.nn.outputs import logits_of
@@ -103,13 +104,6 @@ class _NTLObjective(Objective):
         return rows + self.marked.rows
 
 
-@EMBEDDINGS.register(
-    name="ntl",
-    title="NTL (non-transferable learning)",
-    paper="Wang et al., ICLR 2022",
-    summary="Train to be right on ordinary images and wrong on marked ones; the error rate is the mark.",
-    cost="2x plain training (as many marked images as ordinary ones)",
-)
 @dataclass(frozen=True, kw_only=True)
 class NonTransferable(EmbeddingMethod):
     """NTL as a value; the table in the module's header explains each setting."""
@@ -156,6 +150,16 @@ class NonTransferable(EmbeddingMethod):
         place = feature_map(job, self.stage)
         data = with_negatives(job.data, job.key, self.negatives, torch.empty(0, dtype=torch.int64))
         job.train(data, _NTLObjective(self, job.model, marked, place, how.label_smoothing), samples)
+
+
+INFO = MethodInfo(
+    name="ntl",
+    title="NTL (non-transferable learning)",
+    paper="Wang et al., ICLR 2022",
+    summary="Train to be right on ordinary images and wrong on marked ones; the error rate is the mark.",
+    cost="2x plain training (as many marked images as ordinary ones)",
+    build=NonTransferable,
+)
 
 
 def feature_map(job: Embedding, stage: int) -> Place:

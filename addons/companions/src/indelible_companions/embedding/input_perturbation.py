@@ -8,19 +8,12 @@ P is :func:`projected`, x_0 is ``origin``; a first ``start`` is drawn by :func:`
 Images are those before any normalisation: eps is a share of a pixel's range.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Literal
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from indelible.data.augment import WHOLE, Share
-from indelible.nn.statistics import untracked
-from indelible.nn.surgery import kept_modes
-
-Mode = Literal["train", "eval"]
-MODES: tuple[Mode, ...] = ("train", "eval")
 
 
 def projected(images: Tensor, origin: Tensor, eps: float) -> Tensor:
@@ -56,17 +49,3 @@ def small_noise(like: Tensor, scale: float, random: torch.Generator, share: Shar
     """Return Gaussian noise of standard deviation ``scale``; arguments as in :func:`ball_noise`."""
     drawn = torch.randn((len(like) * share.world, *like.shape[1:]), generator=random, dtype=torch.float32)
     return share.of(drawn).to(like).mul_(scale)
-
-
-@contextmanager
-def attacking(model: nn.Module, mode: Mode) -> Iterator[None]:
-    """Inside the block, passes of ``model`` leave its running statistics alone; every layer's mode is restored.
-
-    ``"eval"`` normalises by the running statistics and drops nothing out; ``"train"`` leaves the layers as they are:
-    BatchNorm normalises by the attacked batch.
-    """
-    with kept_modes(model):
-        if mode == "eval":
-            model.eval()
-        with untracked(model):
-            yield

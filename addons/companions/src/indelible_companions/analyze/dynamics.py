@@ -30,10 +30,12 @@ from indelible.analyze.marked_model import MarkedModel, some_images
 from indelible.attacks import attack
 from indelible.base.errors import InputError
 from indelible.base.methods import Method
+from indelible.report.figures import FIGURES, Figure
 from indelible.train.evaluate import accuracy
 from indelible.train.fit import watched
 from indelible.train.loop import leftovers
 from indelible.verification import verify
+from indelible_companions.analyze.dynamics_figure import dynamics_drawing
 
 _BEFORE, _AFTER = "before", "after"
 
@@ -89,9 +91,16 @@ class Dynamics(Analysis):
     settings: DynamicsSettings
     tracks: tuple[Track, ...]
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return one row a look."""
-        return [{"model": track.label, **vars(one)} for track in self.tracks for one in track.moments]
+    @classmethod
+    def of_models(cls, models: Sequence[MarkedModel], settings: Mapping[str, Any], folder: Path) -> "Dynamics":
+        """Attack each model, as ``indelible analyze dynamics`` does."""
+        return dynamics(models, DynamicsSettings.of(settings), folder)
+
+
+FIGURES[Dynamics.figure] = Figure(
+    dynamics_drawing, title="The watermark during an attack",
+    note="Measured with the key, which the attacker does not have.",
+)  # fmt: skip
 
 
 def dynamics(

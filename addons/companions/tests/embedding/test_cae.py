@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 import indelible
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.embedding import ConferrableExamples, Embedded, key_for
-from indelible.embedding.cae import Imitation, _kept, cae_loss, conferrability, search
+from indelible.embedding import Embedded, key_for
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.samples import Fingerprint
 from indelible.train.objective import Step
+from indelible_companions.embedding.cae import ConferrableExamples, Imitation, _kept, cae_loss, conferrability, search
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
 
 SMALL: dict[str, Any] = {

@@ -42,10 +42,11 @@ from torch.nn import functional as F
 
 from indelible.base.errors import InputError
 from indelible.base.progress import Progress
+from indelible.base.registry import MethodInfo
 from indelible.base.seeding import derive_seed, generator
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.images import ImageData
-from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
+from indelible.embedding.base import Embedding, EmbeddingMethod
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.samples import Fingerprint
 from indelible.nn.outputs import logits_of
@@ -94,13 +95,6 @@ class Imitation(CrossEntropy):
         return 2 * rows
 
 
-@EMBEDDINGS.register(
-    name="cae",
-    title="CAE",
-    paper="Lukas, Zhang and Kerschbaum, ICLR 2021",
-    summary="Leave the model as it is; find adversarial queries that only models derived from it answer alike.",
-    cost="1x plain training and one for each of 42 helpers; cpu: 3.2x",
-)
 @dataclass(frozen=True, kw_only=True)
 class ConferrableExamples(EmbeddingMethod):
     """CAE as a value; the table in the module's header explains each setting."""
@@ -209,6 +203,16 @@ class ConferrableExamples(EmbeddingMethod):
 
     def _hits(self, job: Embedding, model: nn.Module, samples: WatermarkSamples) -> int:
         return int((predict(model, samples.images, normalize=job.settings.normalize) == samples.labels).sum())
+
+
+INFO = MethodInfo(
+    name="cae",
+    title="CAE",
+    paper="Lukas, Zhang and Kerschbaum, ICLR 2021",
+    summary="Leave the model as it is; find adversarial queries that only models derived from it answer alike.",
+    cost="1x plain training and one for each of 42 helpers; cpu: 3.2x",
+    build=ConferrableExamples,
+)
 
 
 def search(

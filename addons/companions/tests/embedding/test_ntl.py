@@ -11,9 +11,9 @@ import indelible
 from indelible.base.errors import InputError
 from indelible.embedding import key_for
 from indelible.embedding.base import Embedding
-from indelible.embedding.ntl import NonTransferable, feature_map, gaussian_mmd, ntl_loss
 from indelible.keys.key import Key
 from indelible.train.settings import TrainSettings
+from indelible_companions.embedding.ntl import NonTransferable, feature_map, gaussian_mmd, ntl_loss
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
 from tests.settings import SETTINGS, TRAIN
 

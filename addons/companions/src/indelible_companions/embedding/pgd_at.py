@@ -27,13 +27,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from indelible.base.errors import InputError, UnknownNameError
+from indelible.base.registry import MethodInfo
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, denormalise, normalise
-from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
-from indelible.nn.input_perturbation import MODES, Mode, attacking, ball_noise, sign_ascent
+from indelible.embedding.base import Embedding, EmbeddingMethod
 from indelible.nn.outputs import logits_of
+from indelible.nn.statistics import MODES, Mode, attacking
 from indelible.train import TrainSettings
 from indelible.train.objective import Objective, Step
+from indelible_companions.embedding.input_perturbation import ball_noise, sign_ascent
 
 
 class _PGDObjective(Objective):
@@ -64,13 +66,6 @@ class _PGDObjective(Objective):
         return rows * (self.method.steps + 1)
 
 
-@EMBEDDINGS.register(
-    name="pgd-at",
-    title="PGD-AT (adversarial training)",
-    paper="Madry et al., ICLR 2018",
-    summary="Train on the watermarked set at the worst inputs near each image.",
-    cost="11x plain training (ten passes of the attack, one to train)",
-)
 @dataclass(frozen=True, kw_only=True)
 class PGDTraining(EmbeddingMethod):
     """PGD-AT as a value; the table in the module's header explains each setting."""
@@ -97,6 +92,16 @@ class PGDTraining(EmbeddingMethod):
         how = job.settings
         objective = _PGDObjective(self, how.normalize, job.seed, how.label_smoothing)
         job.train(*job.marked(objective, self.fraction, self.negatives))
+
+
+INFO = MethodInfo(
+    name="pgd-at",
+    title="PGD-AT (adversarial training)",
+    paper="Madry et al., ICLR 2018",
+    summary="Train on the watermarked set at the worst inputs near each image.",
+    cost="11x plain training (ten passes of the attack, one to train)",
+    build=PGDTraining,
+)
 
 
 def check_ball(eps: float, step: float, steps: int, mode: str) -> None:

@@ -44,6 +44,7 @@ from indelible.data.convert import as_data
 from indelible.keys.key import Key
 from indelible.nn.perturbation import perturbed
 from indelible.nn.weight_noise import gaussian
+from indelible.report.format import percent
 from indelible.train.evaluate import hit_rate
 from indelible.verification.statistics.exact_tests import binomial_tail, upper_limit
 from indelible.verification.suspect_queries import asked_samples
@@ -113,6 +114,15 @@ class Certificate(JsonFields):
     curve: tuple[tuple[float, float | None], ...]
     key: str
     seed: int
+
+    def described(self) -> str:
+        """Return the smoothed WSR in words, and how far the weights may be moved."""
+        return (
+            f"CERTIFICATE at sigma {self.sigma:g}, {self.draws} draws, confidence "
+            f"{self.confidence:g}: smoothed WSR {percent(self.smoothed_wsr)} %; it stays at least "
+            f"{percent(self.threshold)} % for any change of the parameters within {self.radius:.3g} "
+            "in the l2 norm"
+        )
 
 
 def certify(

@@ -14,7 +14,7 @@ from indelible.data.download import UnreachableError
 from indelible.verification.careful_queries import LoggedSuspect
 from indelible.verification.suspects import BadAnswerError, HttpSuspect, Persistence, Preprocessing, open_suspect
 from indelible.verification.suspects.log import query_log
-from indelible.verification.suspects.oip import OpenInference, declared_layout
+from indelible_companions.suspects.oip import OpenInference, declared_layout
 from tests.conftest import SHAPE, stripes
 from tests.verification.suspects.servers import Recorded, playing
 from tests.waiting import PATIENCE

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from indelible.data.augment import Share
-from indelible.nn.input_perturbation import attacking, ball_noise, projected, sign_ascent, small_noise
+from indelible_companions.embedding.input_perturbation import ball_noise, projected, sign_ascent, small_noise
 from tests.conftest import TinyNet
 
 
@@ -57,21 +57,3 @@ def test_noise_is_a_function_of_the_seed_and_dealt_out_to_processes() -> None:
     small = small_noise(like, 0.001, torch.Generator().manual_seed(5))
     assert float(small.std()) == pytest.approx(0.001, rel=0.1)
     assert small_noise(like.double(), 0.001, torch.Generator().manual_seed(5)).dtype == torch.float64
-
-
-@pytest.mark.parametrize("mode", ["train", "eval"])
-def test_passes_of_the_attack_leave_statistics_and_modes_alone(net: TinyNet, mode: str) -> None:
-    net.train()
-    net.features[1].eval()  # a layer that the user froze
-    before = {name: value.clone() for name, value in net.state_dict().items()}
-    images = torch.rand(8, 3, 32, 32)
-    with attacking(net, mode):  # type: ignore[arg-type]
-        assert net.features[4].training == (mode == "train")
-        inside = net(images)
-    with pytest.raises(RuntimeError, match="on purpose"), attacking(net, mode):  # type: ignore[arg-type]
-        raise RuntimeError("on purpose")
-    assert [layer.training for layer in net.features] == [True, False, *[True] * 6]
-    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
-    assert net.features[4].track_running_stats
-    # Training mode normalises by the batch, evaluation mode by what the network remembers.
-    assert torch.allclose(inside, net(images)) == (mode == "train")

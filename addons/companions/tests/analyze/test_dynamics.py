@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from indelible.analyze.directions import relative_length, weights_of
-from indelible.analyze.dynamics import Dynamics, DynamicsSettings, Moment, Track, dynamics
 from indelible.attacks import attack
 from indelible.base.errors import InputError
+from indelible_companions.analyze.dynamics import Dynamics, DynamicsSettings, Moment, Track, dynamics
 from tests.analyze.marked_models import marked_subject
 
 SHORT: dict[str, Any] = {"epochs": 2, "batch_size": 32, "lr": 0.05}

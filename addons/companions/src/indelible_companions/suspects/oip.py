@@ -23,14 +23,16 @@ MLServer answers empty lists unless its model has settings for them. Then the in
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from torch import Tensor
 
 from indelible.base.errors import InputError
 from indelible.data.images import Shape
+from indelible.verification.suspects.http import HttpSuspect, Persistence
 from indelible.verification.suspects.outputs import BadAnswerError, as_array, labels_of
 from indelible.verification.suspects.preprocessing import Preprocessing
+from indelible.verification.suspects.suspect import AddressedSuspect
 
 DATATYPES = {"uint8": "UINT8", "float16": "FP16", "float32": "FP32", "float64": "FP64"}
 # The name in the examples of KServe and TorchServe. A server that declares no input rarely looks at it.
@@ -211,6 +213,25 @@ class OpenInference:
                 f"the answer to query {first} states the shape {shape!s:.80}, got {array.size} numbers."
             )
         return labels_of(array.reshape(shape), count=count, classes=classes, first=first)
+
+
+class OpenInferenceSuspect(HttpSuspect, AddressedSuspect):
+    """A model of an Open Inference server, at ``http(s)://HOST/v2/models/NAME``."""
+
+    @classmethod
+    def open(cls, place: str, *, classes: int, **options: Any) -> Self:
+        """Read the model's metadata, and compare it with the description before anything is asked."""
+        described: Mapping[str, Any] = options.get("input", {})
+        wanted = OpenInference(
+            url=place, preprocessing=Preprocessing.of(described), input=options.get("input_name"),
+            output=options.get("output"),
+        )  # fmt: skip
+        suspect = cls(wanted, classes, options.get("persistence", Persistence()), options.get("headers", {}))
+        if "batch" in options:
+            wanted = replace(wanted, batch=options["batch"])
+        metadata = suspect.get(wanted.model)
+        suspect.format = wanted.completed(metadata, shape=options.get("shape"), layout_given="layout" in described)
+        return suspect
 
 
 def declared_layout(sides: Sequence[int]) -> Literal["NCHW", "NHWC"] | None:

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 import indelible
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.augment import denormalise, normalise, to_float
-from indelible.embedding.pgd_at import PGDTraining, _PGDObjective
-from indelible.embedding.trades import TradeOff, _TRADESObjective, divergence, trades_loss
 from indelible.keys.key import Key
-from indelible.nn.input_perturbation import sign_ascent
 from indelible.train.objective import Step
+from indelible_companions.embedding.input_perturbation import sign_ascent
+from indelible_companions.embedding.pgd_at import PGDTraining, _PGDObjective
+from indelible_companions.embedding.trades import TradeOff, _TRADESObjective, divergence, trades_loss
 from tests.conftest import TinyNet, stripes
 
 NORMALIZE = ((0.5,), (0.25,))

@@ -1,0 +1,1 @@
+"""Embedding methods that the paper compares with; one file per method."""

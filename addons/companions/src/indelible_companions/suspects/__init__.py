@@ -1,0 +1,1 @@
+"""Suspects behind an address."""
