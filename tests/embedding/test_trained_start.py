@@ -81,7 +81,7 @@ def test_the_short_form(net: TinyNet, book: Key, key: Key) -> None:
     assert (new["alpha"], new["head_start"], new["until"]) == (0.03, 992, 0.75)
     assert (trained["alpha"], trained["head_start"]) == (0.01, 330)
     assert "until" not in trained
-    how = {"start": "trained", "device": "cpu", "rows": 4}
+    how: dict[str, Any] = {"start": "trained", "device": "cpu", "rows": 4}
     settings = indelible.embed(net, stripes(64), book, train={"max_steps": 1}, **how).record.settings
     assert (settings["train"]["batch_size"], settings["train"]["epochs"]) == (128, 1200)
     assert settings["method"]["alpha"] == 0.01
