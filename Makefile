@@ -15,11 +15,11 @@ help: ## list the targets
 
 $(READY): pyproject.toml $(ADDON)/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable $(ADDON)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable '$(ADDON)[analysis]'
 	touch $@
 
 $(DOCS_READY): $(READY)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]' --editable $(ADDON)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]' --editable '$(ADDON)[analysis]'
 	touch $@
 
 demo: $(READY) ## embed, attack, verify and report on the embedded data (minutes; the report is demo/report.html)

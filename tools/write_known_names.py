@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from indelible.analyze.tsne import PATHS
 from indelible.attacks import ATTACKS
 from indelible.attacks.base import PROTOCOLS
 from indelible.base.checks import setting_names
@@ -36,7 +35,6 @@ def collect_names() -> dict[str, Any]:
         "kind": [*sorted(set(MARKS) - set(installed_methods("marks"))), "plain"],
         "labels": LABELS,
         "model": list(MODELS),
-        "path": PATHS,
         "protocol": PROTOCOLS,
         "recipe": sorted({recipe for info in EMBEDDINGS.entries() for recipe in info.build.recipes}),
         "scale": list(SCALES),

@@ -5,11 +5,11 @@ import torch
 
 from indelible.analyze.batchnorm import BatchNormSettings, batchnorm
 from indelible.analyze.marked_model import MarkedModel, Probe
-from indelible.analyze.tsne import TsneSettings, tsne
 from indelible.base.errors import InputError
 from indelible.keys.key import Key
 from indelible.train.evaluate import success_rate
 from indelible_companions.analyze.dynamics import DynamicsSettings, dynamics
+from indelible_companions.analyze.tsne import TsneSettings, tsne
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
 
 

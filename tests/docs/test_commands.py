@@ -50,6 +50,7 @@ NOT_RUN = {
     "python -m pip install '.[plots,evidence]'": NETWORK,
     "pip install 'indelible[ray]'": NETWORK,
     "pip install indelible-companions": NETWORK,
+    "pip install 'indelible-companions[analysis]'": NETWORK,
     "indelible data fetch cifar10": NETWORK,
     "indelible data fetch cifar10 --from binary": NETWORK,
     "indelible data fetch cifar100 --from '~/downloads/cifar-100-binary.tar.gz'": "needs the archive of CIFAR-100",

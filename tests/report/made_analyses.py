@@ -9,8 +9,8 @@ from indelible.analyze.benchmark_curves import Curves, Line, RatePoint
 from indelible.analyze.landscape import Landscape, LandscapeSettings, Plane
 from indelible.analyze.mark_pictures import Picture, Samples, SamplesSettings
 from indelible.analyze.marked_model import Rates
-from indelible.analyze.tsne import FeaturePanel, PanelRow, Tsne, TsneSettings
 from indelible_companions.analyze.dynamics import Dynamics, DynamicsSettings, Moment, Track
+from indelible_companions.analyze.tsne import FeaturePanel, PanelRow, Tsne, TsneSettings
 
 __all__ = ["ALL", "EVIL"]
 

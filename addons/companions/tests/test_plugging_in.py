@@ -51,6 +51,7 @@ def test_every_entry_point_gives_what_it_says() -> None:
     assert EMBEDDINGS["rose"].title == "ROSE"
     assert EMBEDDINGS.name_of(EMBEDDINGS["cae"].build) == "cae"
     assert FIGURES["dynamics"].title == "The watermark during an attack"
+    assert FIGURES["tsne"].title == "Features in two dimensions"
 
 
 def test_the_stored_descriptions_are_those_of_the_registry() -> None:
@@ -68,6 +69,7 @@ def test_the_stored_descriptions_are_those_of_the_registry() -> None:
         (["embed", "--out", "x", "--method", "rose"], "the embedding method 'rose' is in a package of its own"),
         (["bench", "plan", "adversarial-training-cpu"], "the embedding method 'pgd-at' is in a package of its own"),
         (["analyze", "dynamics", "runs/app"], "the figure 'dynamics' is in a package of its own"),
+        (["analyze", "tsne", "runs/app"], "the figure 'tsne' is in a package of its own"),
     ],
     ids=lambda one: " ".join(one[:2]) if isinstance(one, list) else "",
 )

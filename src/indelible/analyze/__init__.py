@@ -20,8 +20,5 @@ from indelible.analyze.mark_pictures import Samples as Samples
 from indelible.analyze.mark_pictures import SamplesSettings as SamplesSettings
 from indelible.analyze.mark_pictures import samples as samples
 from indelible.analyze.marked_model import MarkedModel as MarkedModel
-from indelible.analyze.tsne import Tsne as Tsne
-from indelible.analyze.tsne import TsneSettings as TsneSettings
-from indelible.analyze.tsne import tsne as tsne
 from indelible.bench.measurement import Measurement as Measurement
 from indelible.bench.measurement import read_measurements as read_measurements

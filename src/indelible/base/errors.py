@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 COMPANIONS: Mapping[str, Collection[str]] = {
     "embedding method": ("cae", "ntl", "pgd-at", "rose", "trades"),
-    "figure": ("dynamics",),
+    "figure": ("dynamics", "tsne"),
     "scheme of a suspect": ("http", "https"),
 }
 """Names that the package ``indelible-companions`` adds, by what errors call them."""

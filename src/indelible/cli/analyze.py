@@ -54,7 +54,6 @@ def _of_models(arguments: argparse.Namespace, out: Path) -> Analysis:
     figures: dict[str, tuple[type[Method], Callable[..., Analysis]]] = {
         "landscape": (analyze.LandscapeSettings, partial(analyze.landscape, folder=out)),
         "batchnorm": (analyze.BatchNormSettings, analyze.batchnorm),
-        "tsne": (analyze.TsneSettings, analyze.tsne),
     }
     given = assignments(arguments.set)
     if arguments.action == "samples":

@@ -1,10 +1,9 @@
 """Figures of analyses: the same numbers as PNG and SVG at column width, and inline for the page in light and dark.
 
-Those of models show their neighbourhood, BatchNorm statistics and features, and what marks look like; those of rates,
-what was varied, and what happens during an attack.
+Those of models show their neighbourhood and BatchNorm statistics, and what marks look like; those of rates, what was
+varied. Other packages add their own.
 """
 
-import textwrap
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,11 +15,10 @@ from indelible.analyze.batchnorm import Batchnorm, Channels
 from indelible.analyze.benchmark_curves import Curves, Line
 from indelible.analyze.landscape import Landscape, Plane
 from indelible.analyze.mark_pictures import Samples
-from indelible.analyze.tsne import FeaturePanel, Tsne
 from indelible.base.errors import InputError
 from indelible.base.files import write_bytes, write_text
 from indelible.report.drawing import BOTH, COLUMN, Drawing, Ink, as_png, as_svg, can_draw, literal, percent_axis, series
-from indelible.report.page_look import SLOTS, slot_of
+from indelible.report.page_look import slot_of
 
 if TYPE_CHECKING:
     from matplotlib import figure as mpl
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 _TEXTS = tomllib.loads(Path(__file__).with_name("figures.toml").read_text(encoding="utf-8"))
-_PATHS = {"adversarial": "relative distance along $d_{adv}$", "tuning": "iterations of fine-tuning"}
 _SAMPLE_ROWS = {"kind": "kind", "size": "size", "transparency": "transparency", "mark": ""}
 _LINE, _LONGEST = 6, 17
 
@@ -127,65 +124,6 @@ def _channels(axes: "Axes", one: Channels, name: str, ink: Ink) -> None:
     axes.locator_params(axis="x", nbins=4, integer=True)
 
 
-def tsne_drawing(result: Tsne) -> Drawing:
-    """Return the figure of a t-SNE."""
-    still = result.settings.path == "still"
-    # Models without a path stand side by side; with one, each has its row.
-    table = [[(row.label, row.panels[0]) for row in result.models]] if still else [
-        [(row.label, panel) for panel in row.panels] for row in result.models
-    ]  # fmt: skip
-    columns = len(table[0])
-    width = COLUMN if columns <= 2 else BOTH
-
-    def plot(figure: "mpl.Figure", ink: Ink) -> None:
-        grid = figure.subplots(len(table), columns, squeeze=False)
-        for number, line in enumerate(table):
-            # All panels of a row share their limits.
-            spots = [spot for _, panel in line for spot in (*panel.clean, *panel.marked)]
-            (left, right), (low, high) = ((min(values), max(values)) for values in zip(*spots, strict=True))
-            edge = 0.05 * max(right - left, high - low, 1e-9)
-            for column, (label, panel) in enumerate(line):
-                axes = grid[number][column]
-                axes.set(xlim=(left - edge, right + edge), ylim=(low - edge, high + edge), xticks=[], yticks=[])
-                _dots(axes, result, panel, ink, (right - left + 2 * edge) / 500)
-                title = label if still else panel.title
-                axes.set_title(f"{literal(title)}\nWSR {100 * panel.wsr:.0f} %")
-                if column == 0 and not still:
-                    axes.set_ylabel(literal(label), color=ink["ink"], fontweight="bold")
-        classes = "  ".join(
-            literal(f"{number}\N{NO-BREAK SPACE}{name}") for number, name in enumerate(result.classes[:20])
-        )
-        where = "" if still else f"{_PATHS[result.settings.path]};  "
-        below = textwrap.wrap(f"{where}×  watermark;  {classes}", round(width * 0.78), break_long_words=False)
-        figure.supxlabel("\n".join(below), fontsize="medium", color=ink["muted"])
-
-    return Drawing(width, (width / columns + 7) * len(table) + (8 if columns > 2 else 14), plot, result.alt)
-
-
-def _dots(axes: "Axes", result: Tsne, panel: FeaturePanel, ink: Ink, stroke: float) -> None:
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-    from matplotlib.patheffects import withStroke
-
-    for label in sorted(set(result.labels)):
-        spots = [spot for spot, of in zip(panel.clean, result.labels, strict=True) if of == label]
-        # All dots of a class as one path, a tenth of the bytes of markers: short strokes with round ends.
-        corners = [point for x, y in spots for point in ((x, y), (x + stroke, y))]
-        path = Path(corners, [Path.MOVETO, Path.LINETO] * len(spots))
-        colour = ink[SLOTS[label % len(SLOTS)].name]
-        axes.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=1.6, capstyle="round", snap=False))
-        # The number names the class: ten colours that everybody can tell apart do not exist.
-        x, y = (sorted(values)[len(values) // 2] for values in zip(*spots, strict=True))
-        axes.text(
-            x, y, str(label), ha="center", va="center", fontsize=6.5, fontweight="bold", zorder=4,
-            path_effects=[withStroke(linewidth=1.6, foreground=ink["ground"])],
-        )  # fmt: skip
-    xs, ys = zip(*panel.marked, strict=True)
-    axes.plot(xs, ys, "x", color=ink["ink"], markersize=2.4, markeredgewidth=0.7, zorder=3)
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=ink["line"])
-
-
 def samples_drawing(result: Samples) -> Drawing:
     """Return the figure of marked images."""
     names, table = [], []
@@ -265,7 +203,6 @@ class Figure:
 _DRAWINGS: Mapping[str, Callable[[Any], Drawing]] = {
     "landscape": landscape_drawing,
     "batchnorm": batchnorm_drawing,
-    "tsne": tsne_drawing,
     "samples": samples_drawing,
     "curves": curves_drawing,
 }

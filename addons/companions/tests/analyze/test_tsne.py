@@ -1,14 +1,24 @@
 """t-SNE: features are what the last layer reads, numbers by hand, one map for each row."""
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from indelible.analyze import ANALYSES
 from indelible.analyze.marked_model import MarkedModel
-from indelible.analyze.tsne import Tsne, TsneSettings, features_of, last_layer, mixed_share, relative_spread, tsne
 from indelible.base.errors import InputError, UnknownNameError
+from indelible_companions.analyze.tsne import (
+    Tsne,
+    TsneSettings,
+    features_of,
+    last_layer,
+    mixed_share,
+    relative_spread,
+    tsne,
+)
 from tests.analyze.marked_models import marked_subject, plain_subject
 from tests.conftest import TinyNet
 
@@ -36,7 +46,7 @@ def test_numbers_by_hand() -> None:
     assert relative_spread(torch.tensor([[0.0], [4.0]]), torch.tensor([[1.0]])) is None
 
 
-def test_still() -> None:
+def test_still(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     subject = marked_subject()
     made = tsne([subject], TsneSettings(**SMALL))
@@ -45,6 +55,7 @@ def test_still() -> None:
     assert (len(panel.clean), len(panel.marked), len(made.labels)) == (24, 8, 24)
     assert made == tsne([subject], TsneSettings(**SMALL))
     assert Tsne.from_json(made.to_json()) == made
+    assert ANALYSES["tsne"].build.of_models([subject], SMALL, tmp_path) == made
 
 
 @pytest.mark.parametrize("path", ["adversarial", "tuning"])
@@ -74,5 +85,5 @@ def test_what_cannot_be_shown_together_is_refused(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(InputError, match="2 panels"):
         TsneSettings(path="tuning", panels=1)
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(InputError, match=r"indelible\[analysis\]"):
+    with pytest.raises(InputError, match=r"indelible-companions\[analysis\]"):
         tsne([subject])

@@ -22,9 +22,10 @@ A map can mislead, so that two numbers are taken in the feature space itself:
 
 import copy
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -40,9 +41,11 @@ from indelible.nn import taps
 from indelible.nn.outputs import logits_of
 from indelible.nn.perturbation import Norm, perturbed
 from indelible.nn.statistics import estimate_statistics
+from indelible.report.figures import FIGURES, Figure
 from indelible.train import fit
 from indelible.train.evaluate import evaluating
 from indelible.train.fit import watched
+from indelible_companions.analyze.tsne_figure import tsne_drawing
 
 PathKind = Literal["still", "adversarial", "tuning"]
 PATHS: tuple[PathKind, ...] = ("still", "adversarial", "tuning")
@@ -103,6 +106,23 @@ class Tsne(Analysis):
     target: int  # the class of the watermark
     models: tuple[PanelRow, ...]  # one row of panels each
 
+    @classmethod
+    def of_models(
+        cls,
+        models: Sequence[MarkedModel],
+        settings: Mapping[str, Any],
+        folder: Path,  # noqa: ARG003 - it is quick enough to begin anew
+    ) -> "Tsne":
+        """Embed the features of each model, as ``indelible analyze tsne`` does."""
+        return tsne(models, TsneSettings.of(settings))
+
+
+FIGURES[Tsne.figure] = Figure(
+    tsne_drawing, title="Features in two dimensions",
+    note="Panels of one row share one map; those of different models do not. The share of neighbours is counted in the "
+    "feature space, not in the picture.",
+)  # fmt: skip
+
 
 def mixed_share(clean: Tensor, labels: Tensor, marked: Tensor, target: int, neighbours: int = _NEIGHBOURS) -> float:
     """Return how many of the nearest clean neighbours of watermark features are not of the target class, as a fraction.
@@ -148,7 +168,7 @@ def tsne(subjects: Sequence[MarkedModel], settings: TsneSettings | None = None) 
     """Embed features of clean and watermark samples, for each of some models of one task, on its path."""
     chosen = settings or TsneSettings()
     if importlib.util.find_spec("sklearn") is None:
-        raise InputError('t-SNE needs scikit-learn. Run: pip install "indelible[analysis]"')
+        raise InputError('t-SNE needs scikit-learn. Run: pip install "indelible-companions[analysis]"')
     if not subjects:
         raise InputError("t-SNE needs at least one model.")
     first = subjects[0]
