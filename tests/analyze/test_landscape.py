@@ -12,7 +12,8 @@ from indelible.analyze.landscape import Landscape, LandscapeSettings, Plane, Vic
 from indelible.analyze.marked_model import MarkedModel, Probe, Rates
 from indelible.base.errors import InputError
 from indelible.nn.statistics import estimate_statistics
-from indelible.train.evaluate import accuracy, hit_rate
+from indelible.train.evaluate import accuracy
+from indelible_companions.certificate import hit_rate
 from tests.analyze.marked_models import marked_subject
 
 SMALL = LandscapeSettings(

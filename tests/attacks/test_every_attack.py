@@ -222,7 +222,7 @@ def test_isolation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         if name not in OWN_KEY or method not in {"create", "samples", "mark", "decoy"}:
             monkeypatch.setattr(Key, method, Forbidden(f"Key.{method}"))
     for module, function in (
-        ("indelible.train.evaluate", "hit_rate"), ("indelible.verification.verdict", "verify"),
+        ("indelible.train.evaluate", "success_rate"), ("indelible.verification.verdict", "verify"),
         ("indelible.embedding.base", "embed"), ("indelible.data.catalog", "load"),
         ("indelible.train.run_folder", "Run"),
     ):  # fmt: skip
@@ -256,6 +256,7 @@ def test_attacks_import_nothing_of_the_owner() -> None:
                 if path.stem not in OWN_KEY or name not in OWN_KEY_IMPORTS:
                     assert not name.startswith(("indelible.keys", "indelible.embed", "indelible.verif")), path
                 assert "hit_rate" not in name, path
+                assert "success_rate" not in name, path
                 assert not name.startswith(("indelible.data.catalog", "indelible.train.run_folder")), path
 
 

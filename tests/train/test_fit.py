@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from indelible.base.errors import DamagedFileError, InputError, StorageError, UnknownNameError
 from indelible.data.images import ImageData
 from indelible.train import CrossEntropy, Schedule, TrainSettings, fit
-from indelible.train.evaluate import accuracy, hit_rate
+from indelible.train.evaluate import accuracy
 from indelible.train.history import TIME_FIELDS, read_history
 from indelible.train.loop import CHECKPOINT
 from indelible.train.objective import Step
+from indelible_companions.certificate import hit_rate
 from tests.conftest import TinyNet, stripes
 from tests.waiting import PATIENCE
 

@@ -62,14 +62,6 @@ def accuracy(model: nn.Module, data: Data, *, normalize: Normalization | None = 
     return right / len(data)
 
 
-def hit_rate(model: nn.Module, images: Tensor, labels: Tensor, *, normalize: Normalization | None = None) -> float:
-    """Return the share of ``images`` predicted as ``labels`` (WSR on watermark samples), as a fraction."""
-    if len(images) == 0:
-        raise InputError("there are no watermark samples: their success rate is not defined.")
-    hits = predict(model, images, normalize=normalize) == labels
-    return int(hits.sum()) / len(images)
-
-
 def success_rate(model: nn.Module, samples: WatermarkSamples, *, normalize: Normalization | None = None) -> float:
     """Return the WSR: the share of ``samples`` that are hits - for untargeted ones, the error rate - as a fraction."""
     if len(samples) == 0:

@@ -45,12 +45,20 @@ from indelible.keys.key import Key
 from indelible.nn.perturbation import perturbed
 from indelible.nn.weight_noise import gaussian
 from indelible.report.format import percent
-from indelible.train.evaluate import hit_rate
+from indelible.train.evaluate import predict
 from indelible.verification.statistics.exact_tests import binomial_tail, upper_limit
 from indelible.verification.suspect_queries import asked_samples
 
 RADII = tuple(round(0.2 * index, 1) for index in range(1, 11))
 _NORMAL = NormalDist()
+
+
+def hit_rate(model: nn.Module, images: Tensor, labels: Tensor, *, normalize: Normalization | None = None) -> float:
+    """Return the share of ``images`` predicted as ``labels`` (WSR on watermark samples), as a fraction."""
+    if len(images) == 0:
+        raise InputError("there are no watermark samples: their success rate is not defined.")
+    hits = predict(model, images, normalize=normalize) == labels
+    return int(hits.sum()) / len(images)
 
 
 def certified_rate(rates: Sequence[float], radius: float, sigma: float, confidence: float) -> float | None:
