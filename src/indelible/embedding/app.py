@@ -200,8 +200,8 @@ class AdversarialPerturbation(EmbeddingMethod):
     # Few steps need a larger alpha than the paper's; smaller passes keep the price near twice plain training.
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "alpha": 0.05, "rows": 32, "clean_rows": 32}
 
-    # Beside balanced: light has no ascent pass, so it is the control, its passes cost half and go on to the end. strong has the
-    # paper's eps. docs/speed.md has the price of each in time and in accuracy.
+    # Beside balanced: light has no ascent pass, so it is the control; its passes cost half and go on to the end. strong
+    # has the paper's eps. docs/speed.md has the price of each in time and in accuracy.
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "balanced": {},
         "light": {"eps": 0.0, "until": 1.0},
