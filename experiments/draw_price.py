@@ -1,7 +1,7 @@
 """Draw what protection costs against what it proves: points of BA lost against the worst p-value after any attack.
 
-From the committed records of the presets ``price-cpu`` and ``proof-cpu``: CIFAR-10, content codebooks, the paper's six
-attacks. A spot is a method's or a recipe's mean over its seeds, a bar goes from the lowest to the highest seed. BA lost
+From the committed records of the presets ``price-cpu`` and ``proof-cpu``, and of ``experiments/trained_start.py``:
+CIFAR-10, content codebooks, the paper's six attacks. A spot is a method's or a recipe's mean over its seeds, a bar goes from the lowest to the highest seed. BA lost
 is against the same training without a mark, on the same seed. The worst p of a seed is the largest over the verdict
 before and after each attack; p-values are averaged by their logarithms.
 
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 ATTACKS = (None, "ft", "fp", "anp", "nad", "mcr", "nnl")
 NAMES = {
-    "app": "APP (balanced, the default)", "balanced": "APP (balanced, the default)", "light": "APP light",
-    "strong": "APP strong", "control": "control: APP with eps 0", "vanilla": "Vanilla",
+    "balanced": "APP (balanced, the default)", "app": "APP balanced, to the end",
+    "balanced-to-the-end": "APP balanced, to the end", "light": "APP light (eps 0)", "strong": "APP strong",
+    "control": "control: APP with eps 0", "vanilla": "Vanilla",
 }  # fmt: skip
+AFTERWARDS = "APP on a trained model (30 epochs)"
 LEVEL = 1e-6
 Cell = Mapping[str, Any]
 
@@ -70,6 +72,18 @@ def spots_of(cells: Sequence[Cell]) -> list[Spot]:
                 )
             )
     return made
+
+
+def spot_afterwards(rows: Sequence[Mapping[str, Any]]) -> Spot:
+    """Return the spot of marks that were put into trained models: records of ``experiments/trained_start.py``."""
+    seeds = dict.fromkeys(row["seed"] for row in rows)
+    stages = [{row["attack"]: row for row in rows if row["seed"] == seed} for seed in seeds]
+    whole = [found for found in stages if found.keys() >= set(ATTACKS)]
+    return Spot(
+        name=AFTERWARDS,
+        lost=tuple(100 * (found[None]["ba_before"] - found[None]["ba"]) for found in whole),
+        worst=tuple(math.log10(max(found[attack]["p_value"] for attack in ATTACKS)) for found in whole),
+    )
 
 
 def drawing(spots: Sequence[Spot]) -> Drawing:
@@ -115,7 +129,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         path = ROOT / "results" / f"{name}.json"
         if path.exists():
             cells += json.loads(path.read_text(encoding="utf-8"))["cells"]
-    picture = drawing(spots_of(cells))
+    trained = json.loads((ROOT / "results" / "trained-start.json").read_text(encoding="utf-8"))
+    picture = drawing([*spots_of(cells), spot_afterwards(trained)])
     arguments.out.write_bytes(as_png(picture))
     print(picture.alt)
 

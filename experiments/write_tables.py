@@ -19,7 +19,10 @@ from typing import Any
 from scipy.special import stdtrit
 
 ROOT = Path(__file__).parents[1]
-NAMES = {"app": "APP", "control": "control (eps 0)", "vanilla": "Vanilla", "unmarked": "no mark"}
+NAMES = {
+    "app": "APP", "control": "control (eps 0)", "vanilla": "Vanilla", "unmarked": "no mark",
+    "balanced-to-the-end": "balanced of before: passes to the end", "light": "light (eps 0: the control)",
+}  # fmt: skip
 METHODS = ("unmarked", "vanilla", "control", "light", "app")
 ATTACKS = {"ft": "FT", "fp": "FP", "anp": "ANP", "nad": "NAD", "mcr": "MCR", "nnl": "NNL"}
 ONE_CLASS = {
@@ -137,7 +140,7 @@ def price_table(cells: Sequence[Cell]) -> str:
         "|---|---|---|---|---|---|",
     ]
     plain = {cell["seed"]: cell["measured"]["ba"] for cell in cells if cell["method"] == "unmarked"}
-    for method in ("unmarked", "light", "balanced", "strong"):
+    for method in ("unmarked", "balanced", "balanced-to-the-end", "light", "strong"):
         group = [cell for cell in cells if cell["method"] == method]
         before, after = ([cell for cell in group if (cell["attack"] is None) == first] for first in (True, False))
         lost = [100 * (plain[cell["seed"]] - cell["measured"]["ba"]) for cell in before if cell["seed"] in plain]
@@ -220,20 +223,34 @@ def points(values: Sequence[float]) -> str:
 
 
 def trained_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table of models that were trained already: a row for each trial and seed, with its verdicts."""
+    """Return the table of models that were trained already: a row for each seed, and their mean."""
     lines = [
-        "| seed | epochs | peak rate | rows, of the first training | BA before | BA | WSR | after attacks |",
+        "| seed | time, of the first training | BA before | BA | BA lost | WSR | OWNED after attacks | largest p after |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for trial, seed in dict.fromkeys((row["trial"], row["seed"]) for row in rows):
-        first, *attacked = (row for row in rows if (row["trial"], row["seed"]) == (trial, seed))
-        after = "; ".join(f"{row['attack'].upper()} {_with_verdict(row)}" for row in attacked)
+    firsts, after = [], [row for row in rows if row["attack"] is not None]
+    for first in (row for row in rows if row["attack"] is None):
+        firsts.append(first)
+        attacked = [row for row in after if row["seed"] == first["seed"]]
+        worst = max(attacked, key=lambda row: float(row["p_value"]))
         lines.append(
-            f"| {seed} | {first['train']['epochs'] * first['images'] / 40_000:g} | {first['train']['lr']:g} "
-            f"| {100 * first['share_of_rows']:.0f} % | {100 * first['ba_before']:.1f} | {100 * first['ba']:.1f} "
-            f"| {_with_verdict(first)} | {after} |"
+            f"| {first['seed']} | {100 * first['share_of_seconds']:.1f} % | {100 * first['ba_before']:.1f} "
+            f"| {100 * first['ba']:.1f} | {_lost(first):.2f} | {_with_verdict(first)} "
+            f"| {sum(row['owned'] for row in attacked)} of {len(attacked)} "
+            f"| {worst['p_value']:.0e} ({worst['attack'].upper()}) |"
         )
+    share = 100 * statistics.mean(first["share_of_seconds"] for first in firsts)
+    before, ba = (points([100 * first[name] for first in firsts]) for name in ("ba_before", "ba"))
+    lines.append(
+        f"| mean | {share:.1f} % | {before} | {ba} | {statistics.mean(map(_lost, firsts)):.2f} | "
+        f"| {sum(row['owned'] for row in after)} of {len(after)} | {max(row['p_value'] for row in after):.0e} |"
+    )
     return "\n".join(lines)
+
+
+def _lost(first: Mapping[str, Any]) -> float:
+    """Return the points of BA that the mark cost."""
+    return 100 * float(first["ba_before"] - first["ba"])
 
 
 def _with_verdict(row: Mapping[str, Any]) -> str:

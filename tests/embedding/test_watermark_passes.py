@@ -98,7 +98,7 @@ def test_passes_end_early(net: TinyNet, data: ImageData, key: Key) -> None:
     """Of 10 steps those from 2 to 6 have passes; a window of no step is refused."""
     method = AdversarialPerturbation(rows=8, clean_rows=8, after=0.2, until=0.7)
     assert (method.first_step(10), method.end(10)) == (2, 7)
-    assert method.extra_rows() == method.extra_rows(10) == pytest.approx(0.5 * 2 * 16)
+    assert (method.extra_rows(), method.extra_rows(10)) == pytest.approx((16.0, 16.0))
     assert AdversarialPerturbation().end(10) is None
     assert AdversarialPerturbation(until=0.1).end(2) == 1  # one step has passes, however short the training
     images = data.images[:16].float() / 255
@@ -112,9 +112,12 @@ def test_passes_end_early(net: TinyNet, data: ImageData, key: Key) -> None:
 
 
 def test_a_head_start_within_a_window() -> None:
-    """Of 100 steps 80 have a window: 20 dense ones, and every second one of the other 60."""
+    """Of 200 steps 160 have a window: 20 dense ones, and every second one of the other 140."""
     method = AdversarialPerturbation(rows=8, clean_rows=8, every=2, head_start=60, until=0.8)
-    assert method.extra_rows(100) == pytest.approx(0.8 * 2 * 16 * (20 + 60 / 2) / 80)
+    assert method.end(200) == 160
+    assert method.extra_rows(200) == pytest.approx(2 * 16 * (20 + 140 / 2) / 200)
+    assert method.end(100) == 120  # two head starts: a short training has passes to its end
+    assert method.extra_rows(100) == pytest.approx(2 * 16 * (20 + 80 / 2) / 100)
 
 
 def test_passes_end_early_in_a_training_run(net: TinyNet, key: Key) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from draw_price import ATTACKS, drawing, main, spots_of
+from draw_price import ATTACKS, drawing, main, spot_afterwards, spots_of
 
 
 def cells(method: str, seed: int, ba: float, **p_values: float) -> list[dict[str, Any]]:
@@ -36,6 +36,18 @@ def test_points_lost_and_worst_p_by_hand() -> None:
     assert spot.lost == pytest.approx((1.0, -0.6))
     assert spot.worst == pytest.approx((-7.0, -9.0))
     assert "0.2 points, p = 1e-08 (2 seeds)" in drawing(found).alt
+
+
+def test_marks_in_trained_models_by_hand() -> None:
+    def rows(seed: int, ba: float, **p_values: float) -> list[dict[str, Any]]:
+        return [
+            {"seed": seed, "attack": attack, "ba": ba, "ba_before": 0.8, "p_value": p_values.get(attack or "", 1e-9)}
+            for attack in ATTACKS
+        ]
+
+    spot = spot_afterwards([*rows(105, 0.79, mcr=1e-6), *rows(106, 0.804), *rows(107, 0.7)[:-1]])
+    assert spot.lost == pytest.approx((1.0, -0.4))
+    assert spot.worst == pytest.approx((-6.0, -9.0))
 
 
 def test_the_committed_records_give_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

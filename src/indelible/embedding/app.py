@@ -17,7 +17,7 @@ and Algorithm 1:
 | - | ``negatives`` | 0 | ours: share of images with a decoy's mark and their true label |
 | steps between | ``every`` | 1 | ours: watermark passes in each ``every``-th step, weighted ``every * alpha`` |
 | - | ``after`` | 0 | ours: share of the training before the first watermark pass; alpha is divided by the rest |
-| - | ``until`` | 1 | ours: share of the training after which there are no watermark passes |
+| - | ``until`` | 1 | ours: share of the training after which passes end, but not before two head starts |
 | H | ``head_start`` | 0 | ours: in step t alpha is multiplied by max(1, H / t), up to 0.1; 0: constant, the paper |
 
 A head start also makes the passes in every step up to t = H / 3: the marks are learnt early, while the learning rate is
@@ -204,8 +204,8 @@ class AdversarialPerturbation(EmbeddingMethod):
     # has the paper's eps. docs/speed.md has the price of each in time and in accuracy.
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "balanced": {},
-        "light": {"eps": 0.0, "until": 1.0},
-        "strong": {"eps": 0.02, "rows": 32, "clean_rows": 32, "every": 2, "until": 1.0},
+        "light": {"eps": 0.0, "every": 3, "until": 1.0},
+        "strong": {"eps": 0.02, "rows": 32, "clean_rows": 32, "until": 1.0},
     }
 
     ranges: ClassVar[Mapping[str, str]] = {
@@ -244,9 +244,9 @@ class AdversarialPerturbation(EmbeddingMethod):
         """
         rows = max(16, marks)
         head_start = 62 * marks * marks // rows
-        book: dict[str, Any] = {"eps": 0.005, "rows": rows, "clean_rows": 16, "every": 3}
+        book: dict[str, Any] = {"eps": 0.005, "rows": rows, "clean_rows": 16, "every": 2}
         if start == "trained":
-            return {**book, "alpha": 0.01, "head_start": head_start // 3}
+            return {**book, "alpha": 0.01, "every": 3, "head_start": head_start // 3}
         return {**book, "alpha": 0.03, "head_start": head_start, "until": 0.75}
 
     @property
@@ -264,10 +264,13 @@ class AdversarialPerturbation(EmbeddingMethod):
         return min(math.ceil(self.after * steps), max(0, steps - 1))
 
     def end(self, steps: int | None) -> int | None:
-        """Return the step from which on there are no watermark passes; None if they never end."""
+        """Return the step from which on there are no watermark passes; None if they never end.
+
+        A short training keeps them longer: for two head starts, so that the marks are learnt.
+        """
         if steps is None or self.until == 1.0:
             return None
-        return max(self.first_step(steps) + 1, round(self.until * steps))
+        return self.first_step(steps) + max(1, round((self.until - self.after) * steps), 2 * self.head_start)
 
     def weight(self, number: int) -> float:
         """Return the weight of a watermark pass, ``number`` steps after the first one.
@@ -284,7 +287,9 @@ class AdversarialPerturbation(EmbeddingMethod):
         Without ``steps``, over one that is long beside its head start.
         """
         share, window = 1 / self.every, self.until - self.after
-        if steps is not None and self.dense:
+        if steps is not None:
+            last = steps if (end := self.end(steps)) is None else min(steps, end)
+            window = (last - self.first_step(steps)) / max(1, steps)
             often = min(1.0, self.dense / max(1.0, window * steps))
             share = often + (1 - often) / self.every
         return window * self.watermark_passes * (self.rows + self.clean_rows * self.clean_bn) * share
