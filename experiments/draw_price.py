@@ -1,9 +1,9 @@
 """Draw what protection costs against what it proves: points of BA lost against the worst p-value after any attack.
 
 From the committed records of the presets ``price-cpu`` and ``proof-cpu``, and of ``experiments/trained_start.py``:
-CIFAR-10, content codebooks, the paper's six attacks. A spot is a method's or a recipe's mean over its seeds, a bar goes from the lowest to the highest seed. BA lost
-is against the same training without a mark, on the same seed. The worst p of a seed is the largest over the verdict
-before and after each attack; p-values are averaged by their logarithms.
+CIFAR-10, content codebooks, the paper's six attacks. A spot is a method's or a recipe's mean over its seeds, a bar goes
+from the lowest to the highest seed. BA lost is against the same training without a mark, on the same seed. The worst p
+of a seed is the largest over the verdict before and after each attack; p-values are averaged by their logarithms.
 
 Run it: python experiments/draw_price.py --out docs/images/price.png
 """

@@ -225,7 +225,7 @@ def points(values: Sequence[float]) -> str:
 def trained_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the table of models that were trained already: a row for each seed, and their mean."""
     lines = [
-        "| seed | time, of the first training | BA before | BA | BA lost | WSR | OWNED after attacks | largest p after |",
+        "| seed | share of time | BA before | BA | BA lost | WSR | OWNED after attacks | largest p after |",
         "|---|---|---|---|---|---|---|---|",
     ]
     firsts, after = [], [row for row in rows if row["attack"] is not None]

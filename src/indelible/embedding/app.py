@@ -240,13 +240,13 @@ class AdversarialPerturbation(EmbeddingMethod):
         """Return the defaults for a codebook: a row, and 62 steps of head start, for each mark.
 
         A pass has 16 rows at least. Fewer marks than that are shown more often in each pass, and need fewer steps. In a
-        trained model, which has learnt its features, marks need a third of the weight and of the head start.
+        trained model, which has learnt its features, marks need half of the weight and of the head start.
         """
         rows = max(16, marks)
         head_start = 62 * marks * marks // rows
         book: dict[str, Any] = {"eps": 0.005, "rows": rows, "clean_rows": 16, "every": 2}
         if start == "trained":
-            return {**book, "alpha": 0.01, "every": 3, "head_start": head_start // 3}
+            return {**book, "alpha": 0.015, "every": 3, "head_start": head_start // 2}
         return {**book, "alpha": 0.03, "head_start": head_start, "until": 0.75}
 
     @property
