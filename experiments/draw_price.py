@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 ATTACKS = (None, "ft", "fp", "anp", "nad", "mcr", "nnl")
 NAMES = {
-    "balanced": "APP (balanced, the default)", "app": "APP balanced, to the end",
-    "balanced-to-the-end": "APP balanced, to the end", "light": "APP light (eps 0)", "strong": "APP strong",
-    "control": "control: APP with eps 0", "vanilla": "Vanilla",
+    "app": "APP (balanced, the default)", "balanced": "APP (balanced, the default)", "light": "APP light (eps 0)",
+    "strong": "APP strong", "control": "control: APP with eps 0", "vanilla": "Vanilla",
 }  # fmt: skip
 AFTERWARDS = "APP on a trained model (30 epochs)"
 LEVEL = 1e-6
@@ -75,9 +74,11 @@ def spots_of(cells: Sequence[Cell]) -> list[Spot]:
 
 
 def spot_afterwards(rows: Sequence[Mapping[str, Any]]) -> Spot:
-    """Return the spot of marks that were put into trained models: records of ``experiments/trained_start.py``."""
-    seeds = dict.fromkeys(row["seed"] for row in rows)
-    stages = [{row["attack"]: row for row in rows if row["seed"] == seed} for seed in seeds]
+    """Return the spot of marks that were put into trained models by default: ``experiments/trained_start.py``."""
+    own = [row for row in rows if row["trial"] == "default"]
+    stages = [
+        {row["attack"]: row for row in own if row["seed"] == seed} for seed in dict.fromkeys(row["seed"] for row in own)
+    ]
     whole = [found for found in stages if found.keys() >= set(ATTACKS)]
     return Spot(
         name=AFTERWARDS,

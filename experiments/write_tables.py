@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 ROOT = Path(__file__).parents[1]
 NAMES = {
     "app": "APP", "control": "control (eps 0)", "vanilla": "Vanilla", "unmarked": "no mark",
-    "balanced-to-the-end": "balanced of before: passes to the end", "light": "light (eps 0: the control)",
+    "light": "light (eps 0: the control)",
 }  # fmt: skip
 METHODS = ("unmarked", "vanilla", "control", "light", "app")
 ATTACKS = {"ft": "FT", "fp": "FP", "anp": "ANP", "nad": "NAD", "mcr": "MCR", "nnl": "NNL"}
@@ -134,14 +134,17 @@ def worst_table(cells: Sequence[Cell]) -> str:
 
 
 def price_table(cells: Sequence[Cell]) -> str:
-    """Return the table of ``price-cpu``: what each recipe costs and proves, over its seeds."""
+    """Return the table of ``price-cpu``: what each recipe costs and proves, over its seeds.
+
+    The BA of ``balanced`` has the seeds of ``balanced-more`` too, whose models were not attacked.
+    """
     lines = [
         "| recipe | seeds | BA | points of BA lost, 95 % confidence | OWNED after attacks | largest p after |",
         "|---|---|---|---|---|---|",
     ]
     plain = {cell["seed"]: cell["measured"]["ba"] for cell in cells if cell["method"] == "unmarked"}
-    for method in ("unmarked", "balanced", "balanced-to-the-end", "light", "strong"):
-        group = [cell for cell in cells if cell["method"] == method]
+    for method in ("unmarked", "balanced", "light", "strong"):
+        group = [cell for cell in cells if cell["method"] in {method, f"{method}-more"}]
         before, after = ([cell for cell in group if (cell["attack"] is None) == first] for first in (True, False))
         lost = [100 * (plain[cell["seed"]] - cell["measured"]["ba"]) for cell in before if cell["seed"] in plain]
         if not before:
@@ -223,29 +226,34 @@ def points(values: Sequence[float]) -> str:
 
 
 def trained_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table of models that were trained already: a row for each seed, and their mean."""
+    """Return the table of models that were trained already: a row for each seed of each trial, and their mean."""
     lines = [
-        "| seed | share of time | BA before | BA | BA lost | WSR | OWNED after attacks | largest p after |",
-        "|---|---|---|---|---|---|---|---|",
+        "| settings | seed | share of time | BA before | BA | BA lost | WSR | OWNED after attacks | largest p after |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    firsts, after = [], [row for row in rows if row["attack"] is not None]
-    for first in (row for row in rows if row["attack"] is None):
-        firsts.append(first)
-        attacked = [row for row in after if row["seed"] == first["seed"]]
-        worst = max(attacked, key=lambda row: float(row["p_value"]))
+    for trial in dict.fromkeys(row["trial"] for row in rows):
+        own = [row for row in rows if row["trial"] == trial]
+        firsts, after = ([row for row in own if (row["attack"] is None) == first] for first in (True, False))
+        for first in sorted(firsts, key=lambda row: int(row["seed"])):
+            attacked = [row for row in after if row["seed"] == first["seed"]]
+            worst = max(attacked, key=lambda row: float(row["p_value"]))
+            lines.append(
+                f"| {trial} | {first['seed']} | {100 * first['share_of_seconds']:.1f} % "
+                f"| {100 * first['ba_before']:.1f} | {100 * first['ba']:.1f} | {_lost(first):.2f} "
+                f"| {_with_verdict(first)} | {_owned(attacked)} | {worst['p_value']:.0e} ({worst['attack'].upper()}) |"
+            )
+        share = 100 * statistics.mean(first["share_of_seconds"] for first in firsts)
+        before, ba = (points([100 * first[name] for first in firsts]) for name in ("ba_before", "ba"))
         lines.append(
-            f"| {first['seed']} | {100 * first['share_of_seconds']:.1f} % | {100 * first['ba_before']:.1f} "
-            f"| {100 * first['ba']:.1f} | {_lost(first):.2f} | {_with_verdict(first)} "
-            f"| {sum(row['owned'] for row in attacked)} of {len(attacked)} "
-            f"| {worst['p_value']:.0e} ({worst['attack'].upper()}) |"
+            f"| {trial} | mean | {share:.1f} % | {before} | {ba} | {statistics.mean(map(_lost, firsts)):.2f} | "
+            f"| {_owned(after)} | {max(row['p_value'] for row in after):.0e} |"
         )
-    share = 100 * statistics.mean(first["share_of_seconds"] for first in firsts)
-    before, ba = (points([100 * first[name] for first in firsts]) for name in ("ba_before", "ba"))
-    lines.append(
-        f"| mean | {share:.1f} % | {before} | {ba} | {statistics.mean(map(_lost, firsts)):.2f} | "
-        f"| {sum(row['owned'] for row in after)} of {len(after)} | {max(row['p_value'] for row in after):.0e} |"
-    )
     return "\n".join(lines)
+
+
+def _owned(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many of these rows are OWNED."""
+    return f"{sum(bool(row['owned']) for row in rows)} of {len(rows)}"
 
 
 def _lost(first: Mapping[str, Any]) -> float:

@@ -9,13 +9,13 @@
 | ``CW`` | a plain step and the noisy passes that fall on it, on average over an epoch of 40,000 images |
 | ``c-BN only`` | APP with eps 0: one watermark pass |
 | ``APP exact`` | both watermark passes, 64 + 64 rows |
-| ``APP balanced`` | the defaults for a codebook of 16 marks, on average over a long training |
+| ``APP balanced`` | the defaults for a codebook of 16 marks, on average over the steps between two watermark passes |
 | ``APP light`` | those of the recipe ``light``, likewise |
 
 CW makes 2,001 noisy passes an epoch, all in 21 of its steps: timed is a step with one such pass, and what it takes
-beyond the plain step is multiplied by the passes a step. Likewise, of APP whose passes begin late or end early steps
-with passes are timed, and what they take beyond the plain step is multiplied by the share of the training that has
-them. All cases have the paper's settings, whatever the network.
+beyond the plain step is multiplied by the passes a step. Likewise, of APP whose passes begin late steps with passes are
+timed, and what they take beyond the plain step is multiplied by the share of the training that has them. All cases have
+the paper's settings, whatever the network.
 """
 
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -171,7 +171,7 @@ def passes_a_step(case: str, batch_size: int) -> float:
     """Return how often what is timed beyond a plain step falls on a step, on average over the training."""
     if case == "CW":
         return noisy_passes_a_step(batch_size)
-    return APP_CASES[case].until - APP_CASES[case].after if case in APP_CASES else 1.0
+    return 1.0 - APP_CASES[case].after if case in APP_CASES else 1.0
 
 
 def steps_round(scene: Scene, cases: Sequence[str]) -> Round:

@@ -24,7 +24,7 @@ def test_a_run_with_a_recipe(net: TinyNet, key: Key) -> None:
     ]
     assert found[0] == found[1]
     assert {method["rows"] for method in found} == {4}  # what is given wins over the recipe
-    assert found[2] == {**found[1], "eps": 0.0, "every": 3, "until": 1.0}
+    assert found[2] == {**found[1], "eps": 0.0, "every": 3}  # the control, with fewer passes
     assert found[3]["eps"] > found[1]["eps"] > 0
 
 

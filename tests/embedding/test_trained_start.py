@@ -78,9 +78,8 @@ def test_the_short_form(net: TinyNet, book: Key, key: Key) -> None:
     assert method.short_form(book, 100) == {"batch_size": 128, "epochs": 768}
     assert method.short_form(key, 40_000) == {}
     new, trained = (AdversarialPerturbation.for_codebook(16, start) for start in ("scratch", "trained"))
-    assert (new["alpha"], new["head_start"], new["until"]) == (0.03, 992, 0.75)
-    assert (trained["alpha"], trained["head_start"]) == (0.015, 496)
-    assert "until" not in trained
+    assert (new["alpha"], new["head_start"], new["every"]) == (0.03, 992, 2)
+    assert (trained["alpha"], trained["head_start"], trained["every"]) == (0.015, 496, 3)
     how: dict[str, Any] = {"start": "trained", "device": "cpu", "rows": 4}
     settings = indelible.embed(net, stripes(64), book, train={"max_steps": 1}, **how).record.settings
     assert (settings["train"]["batch_size"], settings["train"]["epochs"]) == (128, 1200)

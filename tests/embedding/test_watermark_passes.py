@@ -94,41 +94,6 @@ def test_late_passes_in_somebody_elses_loop(net: TinyNet, data: ImageData, key: 
         indelible.APP(net, key, data, after=0.5)
 
 
-def test_passes_end_early(net: TinyNet, data: ImageData, key: Key) -> None:
-    """Of 10 steps those from 2 to 6 have passes; a window of no step is refused."""
-    method = AdversarialPerturbation(rows=8, clean_rows=8, after=0.2, until=0.7)
-    assert (method.first_step(10), method.end(10)) == (2, 7)
-    assert (method.extra_rows(), method.extra_rows(10)) == pytest.approx((16.0, 16.0))
-    assert AdversarialPerturbation().end(10) is None
-    assert AdversarialPerturbation(until=0.1).end(2) == 1  # one step has passes, however short the training
-    images = data.images[:16].float() / 255
-    mark = indelible.APP(net.train(), key, data, rows=8, clean_rows=8, after=0.2, until=0.7, steps=10)
-    losses = [float(mark.backward(images)) for _ in range(10)]
-    assert [number for number, loss in enumerate(losses) if loss > 0] == [2, 3, 4, 5, 6]
-    with pytest.raises(InputError, match="steps=31200"):
-        indelible.APP(net, key, data, until=0.5)
-    with pytest.raises(InputError, match=r"after < until, got 0\.5 and 0\.5"):
-        AdversarialPerturbation(after=0.5, until=0.5)
-
-
-def test_a_head_start_within_a_window() -> None:
-    """Of 200 steps 160 have a window: 20 dense ones, and every second one of the other 140."""
-    method = AdversarialPerturbation(rows=8, clean_rows=8, every=2, head_start=60, until=0.8)
-    assert method.end(200) == 160
-    assert method.extra_rows(200) == pytest.approx(2 * 16 * (20 + 140 / 2) / 200)
-    assert method.end(100) == 120  # two head starts: a short training has passes to its end
-    assert method.extra_rows(100) == pytest.approx(2 * 16 * (20 + 80 / 2) / 100)
-
-
-def test_passes_end_early_in_a_training_run(net: TinyNet, key: Key) -> None:
-    """Of 2 epochs of 10 steps the first 15 pass 8 + 8 rows twice, and resuming needs no more than the step's number."""
-    embedded = indelible.embed(
-        net, stripes(320), key, "app", scale="paper", train={"epochs": 2, "batch_size": 32}, rows=8, clean_rows=8,
-        until=0.75, device="cpu",
-    )  # fmt: skip
-    assert embedded.record.images == 2 * 320 + 15 * 32
-
-
 def test_fewer_passes_weigh_more(net: TinyNet, data: ImageData, key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
     """In every second step of the last quarter of a training: eight times the gradient of a pass in every step."""
     net = net.double().train()

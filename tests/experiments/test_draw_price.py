@@ -41,11 +41,19 @@ def test_points_lost_and_worst_p_by_hand() -> None:
 def test_marks_in_trained_models_by_hand() -> None:
     def rows(seed: int, ba: float, **p_values: float) -> list[dict[str, Any]]:
         return [
-            {"seed": seed, "attack": attack, "ba": ba, "ba_before": 0.8, "p_value": p_values.get(attack or "", 1e-9)}
+            {
+                "trial": "default",
+                "seed": seed,
+                "attack": attack,
+                "ba": ba,
+                "ba_before": 0.8,
+                "p_value": p_values.get(attack or "", 1e-9),
+            }
             for attack in ATTACKS
         ]
 
-    spot = spot_afterwards([*rows(105, 0.79, mcr=1e-6), *rows(106, 0.804), *rows(107, 0.7)[:-1]])
+    other = [row | {"trial": "another"} for row in rows(108, 0.5)]
+    spot = spot_afterwards([*rows(105, 0.79, mcr=1e-6), *rows(106, 0.804), *rows(107, 0.7)[:-1], *other])
     assert spot.lost == pytest.approx((1.0, -0.4))
     assert spot.worst == pytest.approx((-6.0, -9.0))
 

@@ -35,8 +35,6 @@ _KEY_DEFAULTS = {
 }  # fmt: skip
 # Settings that are gone and that digests still count: of the training, and of CW.
 _GONE, _GONE_OF_CW = {"sync_batchnorm": False}, {"together": 1}
-# Settings of APP that came later: at these values they change nothing, and digests do not count them.
-_LATER = {"until": 1.0}
 _EARLY = "ft"
 _MARKS = 16  # of a codebook, from four classes up
 Inputs = Mapping[str, str | None]
@@ -149,14 +147,7 @@ def _model_cell(
         **settings,
         "data": inputs[preset.data] or preset.data,
         "key": {**key, "source": None if source is None else inputs[source] or source},
-        "method_settings": {
-            **{
-                name: value
-                for name, value in settings["method_settings"].items()
-                if (name, value) not in _LATER.items()
-            },
-            **(_GONE_OF_CW if method.name == "cw" else {}),
-        },
+        "method_settings": {**settings["method_settings"], **(_GONE_OF_CW if method.name == "cw" else {})},
         "train": {name: value for name, value in {**settings["train"], **_GONE}.items() if name not in _SPARED},
     }
     return BenchCell(

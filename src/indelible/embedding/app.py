@@ -17,13 +17,11 @@ and Algorithm 1:
 | - | ``negatives`` | 0 | ours: share of images with a decoy's mark and their true label |
 | steps between | ``every`` | 1 | ours: watermark passes in each ``every``-th step, weighted ``every * alpha`` |
 | - | ``after`` | 0 | ours: share of the training before the first watermark pass; alpha is divided by the rest |
-| - | ``until`` | 1 | ours: share of the training after which passes end, but not before two head starts |
 | H | ``head_start`` | 0 | ours: in step t alpha is multiplied by max(1, H / t), up to 0.1; 0: constant, the paper |
 
 A head start also makes the passes in every step up to t = H / 3: the marks are learnt early, while the learning rate is
-high, and held at a low price later. ``until`` leaves the last steps, where the rate is low, to the ordinary loss.
-``eps=0`` with ``clean_bn=True`` is the "c-BN only" row of Table 3, the control without a perturbation.
-docs/methods/app.md has the defaults for a codebook, docs/speed.md why.
+high, and held at a low price later. ``eps=0`` with ``clean_bn=True`` is the "c-BN only" row of Table 3, the control
+without a perturbation. docs/methods/app.md has the defaults for a codebook, docs/speed.md why.
 
 BatchNorm's affine parameters are neither perturbed nor trained by the watermark passes; layers are found by type.
 
@@ -76,14 +74,13 @@ class APP(OwnLoop):
             crop and flip. It makes the marks survive a thief who augments images, also where your loop does not.
         normalize: (mean, std) if the images given to :meth:`backward` are normalised that way.
         seed: Decides which marks, or watermark samples, come when.
-        steps: Calls of :meth:`backward` in the whole training; needed for ``after`` and ``until``. Without it passes
-            go on to the end.
+        steps: Calls of :meth:`backward` in the whole training; needed for ``after``.
         distributed: Whether several processes train this model together, with the ordinary gradient averaged by
             ``backward`` (as ``DistributedDataParallel`` does); by default, whether ``torch.distributed`` joins several.
             All must have the same key, carriers, settings and seed.
-        settings: ``eps``, ``alpha``, ``rows``, ``clean_rows``, ``norm``, ``clean_bn``, ``every``, ``after``, ``until``
-            and ``head_start`` as in :class:`AdversarialPerturbation`; with carriers also ``fraction``. With a codebook
-            they have the defaults of :meth:`AdversarialPerturbation.for_codebook`.
+        settings: ``eps``, ``alpha``, ``rows``, ``clean_rows``, ``norm``, ``clean_bn``, ``every``, ``after`` and
+            ``head_start`` as in :class:`AdversarialPerturbation`; with carriers also ``fraction``. With a codebook they
+            have the defaults of :meth:`AdversarialPerturbation.for_codebook`.
 
     Example:
         >>> mark = indelible.APP(model, key)  # doctest: +SKIP
@@ -104,10 +101,8 @@ class APP(OwnLoop):
         ours = {} if key.marks is None else AdversarialPerturbation.for_codebook(key.marks)
         self.method = AdversarialPerturbation.of({**ours, **settings})
         super().__init__(key, carriers, self.method.fraction, settings)
-        if steps is None and (self.method.after > 0 or settings.get("until", 1.0) < 1.0):
-            raise InputError(
-                "`after` and `until` are shares of the training: say how many steps it has, for example steps=31200."
-            )
+        if steps is None and self.method.after > 0:
+            raise InputError("`after` is a share of the training: say how many steps it has, for example steps=31200.")
         self._distributed, self._key, self._normalize, self._looked = distributed, key, normalize, False
         marked = marked_rows(
             key, self.samples, self.method.rows, augmentation=augmentation or "crop-flip", normalize=normalize,
@@ -115,9 +110,8 @@ class APP(OwnLoop):
         )  # fmt: skip
         bare = model.module if isinstance(model, DistributedDataParallel) else model
         self._passes = WatermarkPasses(
-            bare, self.method, marked, first=self.method.first_step(steps or 0), end=self.method.end(steps),
-            classes=key.classes,
-        )  # fmt: skip
+            bare, self.method, marked, first=self.method.first_step(steps or 0), classes=key.classes
+        )
 
     def backward(self, images: Tensor, *, marked: Tensor | None = None, scaler: Any = None) -> Tensor:
         """Add the gradient of ``alpha * L(theta + delta, B_w; B_c)`` to the parameters' gradients.
@@ -200,17 +194,17 @@ class AdversarialPerturbation(EmbeddingMethod):
     # Few steps need a larger alpha than the paper's; smaller passes keep the price near twice plain training.
     cpu_settings: ClassVar[Mapping[str, Any]] = {"fraction": 0.02, "alpha": 0.05, "rows": 32, "clean_rows": 32}
 
-    # Beside balanced: light has no ascent pass, so it is the control; its passes cost half and go on to the end. strong
-    # has the paper's eps. docs/speed.md has the price of each in time and in accuracy.
+    # Beside balanced: light has no ascent pass, so it is the control, and its passes cost half; strong has the paper's
+    # eps. docs/speed.md has the price of each in time and in accuracy.
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "balanced": {},
-        "light": {"eps": 0.0, "every": 3, "until": 1.0},
-        "strong": {"eps": 0.02, "rows": 32, "clean_rows": 32, "until": 1.0},
+        "light": {"eps": 0.0, "every": 3},
+        "strong": {"eps": 0.02, "rows": 32, "clean_rows": 32},
     }
 
     ranges: ClassVar[Mapping[str, str]] = {
         "eps": "[0, inf)", "alpha": "[0, inf)", "rows": "[1, inf)", "clean_rows": "[1, inf)", "every": "[1, inf)",
-        "after": "[0, 1)", "until": "(0, 1]", "head_start": "[0, inf)",
+        "after": "[0, 1)", "head_start": "[0, inf)",
     }  # fmt: skip
 
     eps: float = 0.02
@@ -222,18 +216,9 @@ class AdversarialPerturbation(EmbeddingMethod):
     clean_bn: bool = True
     every: int = 1
     after: float = 0.0
-    until: float = 1.0
     head_start: int = 0
     fraction: float = 0.01
     negatives: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.after >= self.until:
-            raise InputError(
-                f"watermark passes begin after the share `after` of the training and end at `until`: expected after < "
-                f"until, got {self.after} and {self.until}."
-            )
 
     @classmethod
     def for_codebook(cls, marks: int, start: Start = "scratch") -> Mapping[str, Any]:
@@ -244,10 +229,10 @@ class AdversarialPerturbation(EmbeddingMethod):
         """
         rows = max(16, marks)
         head_start = 62 * marks * marks // rows
-        book: dict[str, Any] = {"eps": 0.005, "rows": rows, "clean_rows": 16, "every": 2}
+        book: dict[str, Any] = {"eps": 0.005, "rows": rows, "clean_rows": 16}
         if start == "trained":
             return {**book, "alpha": 0.015, "every": 3, "head_start": head_start // 2}
-        return {**book, "alpha": 0.03, "head_start": head_start, "until": 0.75}
+        return {**book, "alpha": 0.03, "every": 2, "head_start": head_start}
 
     @property
     def watermark_passes(self) -> int:
@@ -263,15 +248,6 @@ class AdversarialPerturbation(EmbeddingMethod):
         """Return the step of the first watermark pass in a training of so many; the last one at the latest."""
         return min(math.ceil(self.after * steps), max(0, steps - 1))
 
-    def end(self, steps: int | None) -> int | None:
-        """Return the step from which on there are no watermark passes; None if they never end.
-
-        A short training keeps them longer: for two head starts, so that the marks are learnt.
-        """
-        if steps is None or self.until == 1.0:
-            return None
-        return self.first_step(steps) + max(1, round((self.until - self.after) * steps), 2 * self.head_start)
-
     def weight(self, number: int) -> float:
         """Return the weight of a watermark pass, ``number`` steps after the first one.
 
@@ -286,13 +262,12 @@ class AdversarialPerturbation(EmbeddingMethod):
 
         Without ``steps``, over one that is long beside its head start.
         """
-        share, window = 1 / self.every, self.until - self.after
-        if steps is not None:
-            last = steps if (end := self.end(steps)) is None else min(steps, end)
-            window = (last - self.first_step(steps)) / max(1, steps)
-            often = min(1.0, self.dense / max(1.0, window * steps))
+        share = 1 / self.every
+        if steps is not None and self.dense:
+            left = max(1, steps - self.first_step(steps))
+            often = min(1.0, self.dense / left)
             share = often + (1 - often) / self.every
-        return window * self.watermark_passes * (self.rows + self.clean_rows * self.clean_bn) * share
+        return (1 - self.after) * self.watermark_passes * (self.rows + self.clean_rows * self.clean_bn) * share
 
     def short_form(self, key: Key, images: int) -> Mapping[str, Any]:
         if key.labels != "codebook":
@@ -305,7 +280,7 @@ class AdversarialPerturbation(EmbeddingMethod):
         return plain * (1 + self.extra_rows(steps) / train.batch_size)
 
     def run(self, job: Embedding) -> None:
-        how, steps = job.settings, _steps(job)
+        how, first = job.settings, self.first_step(_steps(job))
         ordinary = _ordinary(job)
         # The rows of a codebook are stamped for the watermark passes alone.
         fraction = 0.0 if job.key.labels == "codebook" else self.fraction
@@ -313,7 +288,7 @@ class AdversarialPerturbation(EmbeddingMethod):
         rows = marked_rows(
             job.key, samples, self.rows, augmentation=how.augmentation, normalize=how.normalize, seed=job.seed
         )  # fmt: skip
-        passes, taken = WatermarkPasses(job.model, self, rows, first=self.first_step(steps), end=self.end(steps)), None
+        passes, taken = WatermarkPasses(job.model, self, rows, first=first), None
         if samples is not None and self.batch == "mixed":
             taken = torch.zeros(len(data), dtype=torch.bool)
             taken[samples.carriers] = True

@@ -5,7 +5,6 @@ parameters is computed, c-BN runs on BatchNorm's own kernels (:mod:`indelible.nn
 waits for the device.
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -58,19 +57,18 @@ def clean_rows(images: Tensor, most: int, unmarked: Tensor | None = None, share:
 
 
 class WatermarkPasses:
-    """The two watermark passes of a step, from step ``first`` on and before ``end``, for given settings and rows."""
+    """The two watermark passes of a step, from the step ``first`` on, for given settings and marked rows."""
 
     def __init__(
         self, model: nn.Module, method: "AdversarialPerturbation", marked: MarkedRows, *, first: int = 0,
-        end: int | None = None, classes: int | None = None,
+        classes: int | None = None,
     ) -> None:  # fmt: skip
-        self.model, self.method, self.marked, self.classes = model, method, marked, classes
-        self.first, self.end = first, math.inf if end is None else end
+        self.model, self.method, self.first, self.marked, self.classes = model, method, first, marked, classes
 
     def due(self, number: int) -> bool:
         """Tell whether step ``number`` has watermark passes."""
         since = number - self.first
-        return since >= 0 and number < self.end and (since < self.method.dense or since % self.method.every == 0)
+        return since >= 0 and (since < self.method.dense or since % self.method.every == 0)
 
     def images(self, number: int, rows: int) -> int:
         """Return how many images step ``number`` passes beyond its ``rows`` ordinary ones, over all processes."""

@@ -63,8 +63,7 @@ def test_every_case_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         hook.remove()
     assert (tuple(app), tuple(others)) == tuple(CASES.values())
-    # Balanced has passes of 2 x (16 + 8) rows in every second step of three quarters of the training: 8 + 0.75 * 24.
-    assert app == {"plain": 8, "data pipeline": 0, "APP exact": 152, "APP balanced": 26, "APP light": 16}
+    assert app == {"plain": 8, "data pipeline": 0, "APP exact": 152, "APP balanced": 32, "APP light": 16}
     assert others == pytest.approx({"plain": 8, "Vanilla": 8, "EW": 8, "CW": 8 + 64 * 2001 / 5000, "c-BN only": 80})
 
 
