@@ -106,9 +106,10 @@ class MethodRegistry(Registry[MethodInfo]):
             return False
 
     def __iter__(self) -> Iterator[str]:
-        """Yield all names: those of this package in the order of registration, then those of entry points."""
+        """Yield all names: those of this package in the order of registration, then those of entry points, sorted."""
         self.load_installed()
-        return super().__iter__()
+        outside = entry_points(group=self.group).names  # loaded one by one as they are asked for, in any order
+        return iter(sorted(super().__iter__(), key=lambda name: (name in outside, name if name in outside else "")))
 
     def load_installed(self) -> list[str]:
         """Load every entry point; return why some could not be, one sentence each.
