@@ -256,7 +256,8 @@ def embed(
         scale: ``"cpu"`` (a short training) or ``"paper"`` (100 epochs, a GPU job).
         recipe: How much proof for which price, for a codebook and a method given by its name. APP has
             ``"balanced"`` (its default), ``"light"`` (cheaper) and ``"strong"`` (a mark that survives more).
-        start: ``"trained"`` protects a model that is trained already: the scale's short form, at a low rate.
+        start: ``"trained"`` protects a model that is trained already: the scale's short form, at a low rate. APP with a
+            codebook takes 600 steps, in which the model keeps its own answers.
         train: Training settings, or a mapping of changes to the scale's.
         seed: The same seed and settings give the same bits on the same machine.
         normalize: (mean, std) that the model expects its input to be normalised by.
