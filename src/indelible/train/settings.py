@@ -6,8 +6,8 @@ is 12 epochs of one cycle in batches of 64, for the small ResNets on some thousa
 depend on the number of steps also change their own settings at ``cpu`` (``cpu_settings`` of their classes).
 
 Each scale has a short form for a model that is trained already (``start="trained"``): fewer epochs of one cycle that
-peaks at half the rate. A method may change it: APP with a codebook takes 600 steps (docs/protect-trained.md). The form of
-``paper`` has not been measured.
+peaks at half the rate. A method may change it: APP with a codebook takes 600 steps (docs/protect-trained.md). The form
+of ``paper`` has not been measured.
 
 Learning-rate schedules are pure functions of the progress of a run: nothing to store, nothing to resume.
 """
