@@ -103,6 +103,29 @@ def test_commands_under_torchrun(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
+def test_a_group_that_is_left_leaves_no_threads(tmp_path: Path) -> None:
+    """A thread that outlives the interpreter may abort a process that has done its work."""
+    script = tmp_path / "leave.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from indelible.train.devices import make_fabric\n"
+        "from indelible.train.processes import disconnect, from_first, joined\n"
+        "def threads():\n"
+        "    return sum('gloo' in name.read_text() for name in Path('/proc/self/task').glob('*/comm'))\n"
+        "with joined(device='cpu'):\n"
+        "    make_fabric(device='cpu')\n"
+        "    from_first(int)\n"
+        "    assert threads() > 0, 'this test looks for the wrong threads'\n"
+        "disconnect()\n"
+        "assert threads() == 0, threads()\n"
+    )
+    process = command([*TORCHRUN, "--standalone", "--nproc-per-node", "2", str(script)])
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, errors
+
+
+@pytest.mark.slow
 def test_two_machines_that_meet(tmp_path: Path) -> None:
     """torchrun's two machines on one: the same command twice, told apart by ``--node-rank``."""
     import socket

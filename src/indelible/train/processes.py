@@ -7,6 +7,7 @@ shows progress; all end with the same weights.
 
 import atexit
 import copy
+import importlib
 import os
 import pickle
 import signal
@@ -120,6 +121,9 @@ def joined(*, devices: int | None = None, device: str = "auto") -> Iterator[Grou
             place = choose_device(device)
             if place.type == "cuda":
                 torch.cuda.set_device(place)
+            # Functions of this module have the group as a default. Imported later, they would hold it for ever, and its
+            # threads would outlive the interpreter: now and then a finished process then aborts.
+            importlib.import_module("torch.distributed.nn.functional")
             distributed.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
             atexit.register(disconnect)
         with silenced(not group.first or not wanted()):
