@@ -20,6 +20,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "ew": {"epochs": 10, "milestones": (0.8,)},
     "cw": {"levels": 3, "step": 0.02, "draws": 3, "start_epoch": 2, "rows": 16},
     "app": {"alpha": 0.03, "rows": 16, "clean_rows": 16},
+    "rehearsed": {"alpha": 0.1, "rows": 16, "clean_rows": 16, "every": 1},
     # Eighty steps: the pull on marked images is stronger than the original's, whose runs are hundreds of times as long.
     "ntl": {"alpha": 1.0, "beta": 3.0, "alpha_mmd": 3.0, "beta_mmd": 3.0},
     # A mark on a few dozen images does not survive a strong attack on the input; here it is about any network.
@@ -42,7 +43,10 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 
 # Key images of another domain: noise on bars is nothing that every network can tell apart by heart.
-KEYS: Mapping[str, Mapping[str, Any]] = {"rose": {"kind": "unrelated", "labels": "keyed", "count": 6}}
+KEYS: Mapping[str, Mapping[str, Any]] = {
+    "rose": {"kind": "unrelated", "labels": "keyed", "count": 6},
+    "rehearsed": {"marks": 2},  # the smallest codebook
+}
 
 
 def key_of(method: str, key: Key) -> Key:
@@ -54,7 +58,7 @@ def key_of(method: str, key: Key) -> Key:
 
 def share(method: str, fraction: float) -> dict[str, Any]:
     """Return the share of marked images as a setting, for methods that have one."""
-    return {"fraction": fraction} if "fraction" in setting_names(EMBEDDINGS[method].build) else {}
+    return {"fraction": fraction} if method != "rehearsed" and "fraction" in setting_names(EMBEDDINGS[method].build) else {}
 
 
 TRAIN: Mapping[str, Any] = {"epochs": 8, "batch_size": 32, "lr": 0.05, "augmentation": "none"}

@@ -11,4 +11,5 @@ from indelible.embedding.cw import CW as CW
 from indelible.embedding.cw import CertifiedTraining as CertifiedTraining
 from indelible.embedding.ew import EW as EW
 from indelible.embedding.ew import ExponentialWeights as ExponentialWeights
+from indelible.embedding.rehearsed import RehearsedThief as RehearsedThief
 from indelible.embedding.vanilla import Vanilla as Vanilla

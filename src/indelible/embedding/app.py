@@ -44,7 +44,7 @@ from indelible.base.errors import InputError
 from indelible.data.augment import Augmentation, Normalization, Share, denormalise, normalise, to_float
 from indelible.data.batches import Batches
 from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
-from indelible.embedding.mixing import OwnLoop, marked_rows
+from indelible.embedding.mixing import MarkedRows, OwnLoop, marked_rows
 from indelible.embedding.watermark_passes import WatermarkPasses
 from indelible.keys.key import Key
 from indelible.nn.collectives import GradientSync, average, processes, unscaled
@@ -109,9 +109,8 @@ class APP(OwnLoop):
             seed=seed, augmented=False,
         )  # fmt: skip
         bare = model.module if isinstance(model, DistributedDataParallel) else model
-        self._passes = WatermarkPasses(
-            bare, self.method, marked, first=self.method.first_step(steps or 0), classes=key.classes
-        )
+        first = self.method.first_step(steps or 0)
+        self._passes = self.method.passes_over(bare, key, marked, first, normalize=normalize, seed=seed)
 
     def backward(self, images: Tensor, *, marked: Tensor | None = None, scaler: Any = None) -> Tensor:
         """Add the gradient of ``alpha * L(theta + delta, B_w; B_c)`` to the parameters' gradients.
@@ -269,6 +268,13 @@ class AdversarialPerturbation(EmbeddingMethod):
             share = often + (1 - often) / self.every
         return (1 - self.after) * self.watermark_passes * (self.rows + self.clean_rows * self.clean_bn) * share
 
+    def passes_over(
+        self, model: nn.Module, key: Key, marked: MarkedRows, first: int, *, normalize: Normalization | None, seed: int
+    ) -> WatermarkPasses:  # fmt: skip
+        """Return the watermark passes of a training whose rows with marks are ``marked``, from step ``first`` on."""
+        del normalize, seed  # for methods that draw rows of their own
+        return WatermarkPasses(model, self, marked, first=first, classes=key.classes)
+
     def short_form(self, key: Key, images: int) -> Mapping[str, Any]:
         if key.labels != "codebook":
             return {}
@@ -288,7 +294,7 @@ class AdversarialPerturbation(EmbeddingMethod):
         rows = marked_rows(
             job.key, samples, self.rows, augmentation=how.augmentation, normalize=how.normalize, seed=job.seed
         )  # fmt: skip
-        passes, taken = WatermarkPasses(job.model, self, rows, first=first), None
+        passes, taken = self.passes_over(job.model, job.key, rows, first, normalize=how.normalize, seed=job.seed), None
         if samples is not None and self.batch == "mixed":
             taken = torch.zeros(len(data), dtype=torch.bool)
             taken[samples.carriers] = True

@@ -156,6 +156,36 @@ MarkedRows = MarkedBatches | StampedBatches
 """Where B_w comes from: fixed samples, or stamped rows of the batch."""
 
 
+class ForeignMarks:
+    """Puts marks of foreign keys, drawn at random, on rows of a batch. None of them is a mark of ``key``."""
+
+    def __init__(self, key: Key, *, normalize: Normalization | None = None, seed: int = 0) -> None:
+        first = key.codebook().marks[0]
+        if first.capacity("embed") is not None:
+            raise InputError(
+                "negatives are images of foreign keys, and keys over one second data set share its images. Leave out "
+                "negatives, or leave out the data set: images are generated then."
+            )
+        self.seed, self._key, self._normalize, self._own_images = seed, key, normalize, first.own_images
+        self._stamps: Stamps | None = None
+
+    def stamped(self, images: Tensor, number: int, share: Share = WHOLE) -> Tensor:
+        """Return ``images`` (n, C, H, W), rows of step ``number``, with a foreign mark each."""
+        if self._stamps is None or self._stamps.device != images.device:
+            self._stamps = _foreign_stamps(self._key, images.device)
+        random = generator(self.seed, "negatives", number, share.rank)
+        which = torch.randint(self._stamps.count, (len(images),), generator=random).to(images.device)
+        marked = self._stamps.apply(denormalise(images, self._normalize), which, which)
+        return normalise(marked, self._normalize).to(images.dtype)
+
+    def classes(self, count: int, number: int, share: Share = WHOLE) -> Tensor | None:
+        """Return a random class for each of so many rows (int64, on the CPU); None if rows keep their own classes."""
+        if not self._own_images:
+            return None
+        random = generator(self.seed, "classes of negatives", number, share.rank)
+        return torch.randint(self._key.classes, (count,), generator=random)
+
+
 class StampedObjective(Objective):
     """Changes the batch of a step before another objective sees it: some rows stamped, some negatives.
 
@@ -172,16 +202,9 @@ class StampedObjective(Objective):
                 "the shares of stamped rows and of negatives must not be negative and must lie in [0, 1] together, got "
                 f"{fraction} and {negatives}."
             )
-        first = key.codebook().marks[0]
-        if negatives and first.capacity("embed") is not None:
-            raise InputError(
-                "negatives are images of foreign keys, and keys over one second data set share its images. Leave out "
-                "negatives, or leave out the data set: images are generated then."
-            )
-        self.inner, self.seed, self._normalize, self._key = inner, seed, normalize, key
-        self.fraction, self.negatives, self._own_images = fraction, negatives, first.own_images
+        self.inner, self.seed, self.fraction, self.negatives = inner, seed, fraction, negatives
         self._marked = StampedBatches(key, 1, normalize=normalize, seed=seed)
-        self._foreign: Stamps | None = None
+        self._foreign = ForeignMarks(key, normalize=normalize, seed=seed) if negatives else None
 
     def backward(self, step: Step) -> Tensor:
         """Stamp, then let the inner objective add its gradient."""
@@ -197,23 +220,14 @@ class StampedObjective(Objective):
             images, labels = images.clone(), labels.clone()
             images[: len(stamped)], labels[: len(stamped)] = stamped.to(images.dtype), classes
         foreign = step.share.count(_part(total, self.negatives, self.seed + 1, step.number))
-        if foreign:
+        if foreign and self._foreign is not None:
             images = images.clone()
-            images[-foreign:] = self._with_foreign(images[-foreign:], step)
-            if self._own_images:
-                random = generator(self.seed, "classes of negatives", step.number, step.share.rank)
+            images[-foreign:] = self._foreign.stamped(images[-foreign:], step.number, step.share)
+            classes = self._foreign.classes(foreign, step.number, step.share)
+            if classes is not None:
                 labels = labels.clone()
-                labels[-foreign:] = torch.randint(self._key.classes, (foreign,), generator=random).to(labels.device)
+                labels[-foreign:] = classes.to(labels.device)
         return replace(step, images=images, labels=labels)
-
-    def _with_foreign(self, images: Tensor, step: Step) -> Tensor:
-        if self._foreign is None or self._foreign.device != images.device:
-            self._foreign = _foreign_stamps(self._key, images.device)
-        random = generator(self.seed, "negatives", step.number, step.share.rank)
-        which = torch.randint(self._foreign.count, (len(images),), generator=random)
-        which = which.to(images.device)
-        marked = self._foreign.apply(denormalise(images, self._normalize), which, which)
-        return normalise(marked, self._normalize).to(images.dtype)
 
     def passes(self, rows: int) -> int:
         return self.inner.passes(rows)

@@ -5,6 +5,7 @@ parameters is computed, c-BN runs on BatchNorm's own kernels (:mod:`indelible.nn
 waits for the device.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -89,7 +90,14 @@ class WatermarkPasses:
             raise InputError(f"each of {share.world} processes needs a watermark row and a clean row: give more rows.")
         marked, labels = self.marked.batch(number, images, share)
         clean = clean_rows(images, method.clean_rows, unmarked, share)
+        return self.add(
+            lambda: watermark_loss(model, clean, marked, labels, method.clean_bn, self.classes), clean, number, sync
+        )
+
+    def add(self, loss: Callable[[], Tensor], clean: Tensor, number: int, sync: GradientSync) -> Tensor:  # noqa: ARG002
+        """Add the gradient of the watermark ``loss`` at the worst neighbour; return the loss there."""
+        method = self.method
         return add_worst_neighbour_gradient(
-            model, lambda: watermark_loss(model, clean, marked, labels, method.clean_bn, self.classes), method.rows,
-            alpha=method.weight(number - self.first), eps=method.eps, norm=method.norm, sync=sync,
+            self.model, loss, method.rows, alpha=method.weight(number - self.first), eps=method.eps, norm=method.norm,
+            sync=sync,
         )  # fmt: skip

@@ -116,3 +116,26 @@ def add_worst_neighbour_gradient(
             found = loss()
             sync.add(alpha, found, rows, model)
     return found.detach()
+
+
+def add_gradient_after_step(
+    model: nn.Module, step: Callable[[], Tensor], loss: Callable[[], Tensor], rows: int, *, alpha: float, eps: float,
+    norm: Norm = "tensor", sync: GradientSync = LOCAL,
+) -> Tensor:  # fmt: skip
+    """Add the gradients of ``alpha * step`` at the weights, and of ``alpha * loss`` where a step down ``step`` leads.
+
+    The step is as long as a perturbation: ``eps`` times the norm of the weights. All else as in
+    :func:`add_worst_neighbour_gradient`; returns the ``loss`` after the step, detached.
+    """
+    weights = perturbable_parameters(model)
+    with same_randomness(model) as rewind:
+        gradients = sync.direction(step(), rows, weights)
+        for index, (weight, gradient) in enumerate(zip(weights, gradients, strict=True)):
+            scaled = gradient * alpha
+            weight.grad = scaled if weight.grad is None else weight.grad.add_(scaled)
+            gradients[index] = -gradient
+        rewind()
+        with perturbed(weights, adversarial_delta(weights, gradients, eps, norm, replace=True)):
+            found = loss()
+            sync.add(alpha, found, rows, model)
+    return found.detach()
