@@ -58,7 +58,8 @@ def key_of(method: str, key: Key) -> Key:
 
 def share(method: str, fraction: float) -> dict[str, Any]:
     """Return the share of marked images as a setting, for methods that have one."""
-    return {"fraction": fraction} if method != "rehearsed" and "fraction" in setting_names(EMBEDDINGS[method].build) else {}
+    takes = method != "rehearsed" and "fraction" in setting_names(EMBEDDINGS[method].build)
+    return {"fraction": fraction} if takes else {}
 
 
 TRAIN: Mapping[str, Any] = {"epochs": 8, "batch_size": 32, "lr": 0.05, "augmentation": "none"}

@@ -9,8 +9,8 @@ the watermark where a step of his leads:
     theta' = theta - eps ||theta|| h / ||h||
     g      = gradient of L(theta, D_c) + alpha * (h + gradient of L(theta', D_w; D_c))
 
-D_f are the clean rows D_c, each with a mark of a foreign key drawn at random. Their labels are the network's own answers
-to the same rows without a mark, so that no labels are needed in a user's own loop. (Images of foreign families have no
+D_f are the clean rows D_c, each with a mark of a foreign key drawn at random. Their labels are the network's own
+answers to the same rows without a mark, so that a user's own loop needs no labels. (Images of foreign families have no
 row without a mark: they get a random class.) With h in g the network learns by itself that foreign marks mean nothing:
 the thief has little left to teach, and where he goes the owner's marks stay.
 
@@ -118,6 +118,8 @@ class RehearsedThief(AdversarialPerturbation):
                 "codebook (a key without target and labels)."
             )
         if self.fraction != AdversarialPerturbation.fraction or self.batch != AdversarialPerturbation.batch:
-            raise InputError("`fraction` and `batch` are for keys with fixed samples; a codebook has none. Leave them out.")
+            raise InputError(
+                "`fraction` and `batch` are for keys with fixed samples; a codebook has none. Leave them out."
+            )
         foreign = ForeignMarks(key, normalize=normalize, seed=seed)
         return RehearsedPasses(model, self, marked, foreign, first=first, classes=key.classes)
