@@ -72,8 +72,9 @@ def test_the_input_model_is_unchanged(key: Key, method: str) -> None:
     net.eval()
     before = state(net)
     embedded = indelible.embed(
-        net, stripes(64), key, method, scale="paper", train={**TRAIN, "epochs": 1}, device="cpu", **SETTINGS[method]
-    )
+        net, stripes(64), key_of(method, key), method, scale="paper", train={**TRAIN, "epochs": 1}, device="cpu",
+        **SETTINGS[method],
+    )  # fmt: skip
     assert same(state(net), before)
     assert not any(layer.training for layer in net.modules())
     assert not any(layer.training for layer in embedded.model.modules())
