@@ -39,6 +39,18 @@ def test_imports_only_point_left() -> None:
             assert ROOMS.index(other) <= ROOMS.index(room), f"{path} imports from {other}, which lies to the right"
 
 
+def test_no_two_classes_have_one_name() -> None:
+    """A private one may not have the name of a public one either: it is read as the same thing."""
+    homes: dict[str, list[str]] = {}
+    for path in [*SOURCE.rglob("*.py"), *Path(indelible_companions.__file__).parent.rglob("*.py")]:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name.lstrip("_"), []).append(f"{path}: {node.name}")
+    assert len(homes) > 200
+    public = [found for name, found in homes.items() if any(one.endswith(f": {name}") for one in found)]
+    assert not [found for found in public if len(found) > 1]
+
+
 def test_nothing_imports_the_add_on() -> None:
     """What a command of it needs is found by entry points, or imported by name when the command is used."""
     for path in SOURCE.rglob("*.py"):

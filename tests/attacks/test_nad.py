@@ -116,8 +116,9 @@ def test_a_beta_that_costs_too_much_is_divided_by_ten(net: TinyNet, data: ImageD
 
 
 def test_several_processes_can_share_it_where_nothing_is_chosen() -> None:
-    assert NeuralAttentionDistillation(beta=10.0).alone() == NeuralAttentionDistillation(protocol="paper").alone() == ""
-    assert "tries several strengths" in NeuralAttentionDistillation().alone()
+    for value in (NeuralAttentionDistillation(beta=10.0), NeuralAttentionDistillation(protocol="paper")):
+        assert value.why_one_process() == ""
+    assert "tries several strengths" in NeuralAttentionDistillation().why_one_process()
 
 
 def lrs(attacked: Attacked, phase: str) -> list[float]:

@@ -51,7 +51,7 @@ class Extraction(RemovalAttack):
     weight_decay: float = 5e-4
     batch_size: int = 128
 
-    def alone(self) -> str:
+    def why_one_process(self) -> str:
         """Several processes can share it, if the student is of the stolen model's class."""
         if self.architecture is None:
             return ""

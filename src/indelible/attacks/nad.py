@@ -60,9 +60,9 @@ class NeuralAttentionDistillation(RemovalAttack):
     weight_decay: float = 1e-4
     batch_size: int = 64
 
-    def alone(self) -> str:
+    def why_one_process(self) -> str:
         """Several processes can share it where there is no beta to choose: then it is training and nothing else."""
-        return "" if self._fixed() is not None else RemovalAttack.alone(self)
+        return "" if self._fixed() is not None else RemovalAttack.why_one_process(self)
 
     def passes(self, images: float, classes: int) -> float:
         return images * (self.teacher_epochs + 2 * self.epochs)
