@@ -103,9 +103,28 @@ def test_lazy_names_are_those_that_type_checkers_see() -> None:
     assert {name for names in seen.values() for name in names} == set(indelible.__all__) - eager
 
 
+def test_no_name_hides_a_module() -> None:
+    """``import indelible.train.loop as l`` gives the module, in every package."""
+    code = """
+import importlib, pkgutil, sys
+import indelible, indelible_companions
+walked = 0
+for package in (indelible, indelible_companions):
+    for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if found.name.startswith("indelible.integrations."):
+            continue  # the trainers take seconds to import, and may not be installed
+        module = importlib.import_module(found.name)
+        parent, _, name = found.name.rpartition(".")
+        assert getattr(sys.modules[parent], name) is module, parent + " has another " + name + " than its module"
+        walked += 1
+assert walked > 150, walked
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_importing_a_room_does_not_hide_the_function_of_its_name() -> None:
     code = """
-import indelible.embedding.base, indelible.verification.suspects, indelible
+import indelible.embedding.embedding_method, indelible.verification.suspects, indelible
 from indelible.embedding import embed
 from indelible.verification import verify
 assert indelible.embed is embed and indelible.verify is verify

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from indelible.attacks import ATTACKS
-from indelible.attacks.base import PROTOCOLS
+from indelible.attacks.removal_attack import PROTOCOLS
 from indelible.base.checks import setting_names
 from indelible.base.files import write_json
 from indelible.cli.known_names import FILE, describe_methods, installed_methods
 from indelible.data.sources import SOURCES
 from indelible.embedding import EMBEDDINGS
 from indelible.keys.marks import MARKS
-from indelible.keys.rules import LABELS
+from indelible.keys.rules import LABELS, SCHEMES
 from indelible.models import MODELS
 from indelible.train import TrainSettings
 from indelible.train.settings import SCALES, STARTS
@@ -38,6 +38,7 @@ def collect_names() -> dict[str, Any]:
         "protocol": PROTOCOLS,
         "recipe": sorted({recipe for info in EMBEDDINGS.entries() for recipe in info.build.recipes}),
         "scale": list(SCALES),
+        "scheme": SCHEMES,
         "start": STARTS,
         "test": ["auto", *PROCEDURES],
         "training setting": setting_names(TrainSettings),

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from indelible.attacks import FinePruning
-from indelible.attacks.base import Removal, attack
 from indelible.attacks.fp import activation, quietest
+from indelible.attacks.removal_attack import Removal, attack
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from indelible.nn.taps import FeatureReader, feature_reader

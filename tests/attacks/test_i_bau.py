@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from indelible.attacks import ImplicitUnlearning
-from indelible.attacks.base import Removal, attack
 from indelible.attacks.i_bau import HypergradientUnlearning, hypergradient, inner_loss
+from indelible.attacks.removal_attack import Removal, attack
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from indelible.train.objective import Step

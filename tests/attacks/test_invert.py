@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.attacks.base import attack
 from indelible.attacks.invert import SHARES, Inversion, PatternUnlearning, prices, stamp_rows
 from indelible.attacks.neural_cleanse import NeuralCleanse, PatchSearch
+from indelible.attacks.removal_attack import attack
 from indelible.base.errors import InputError
 from indelible.base.seeding import generator
 from indelible.train.objective import Step

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from indelible.attacks import NeuralAttentionDistillation
-from indelible.attacks.base import Attacked, attack
 from indelible.attacks.nad import AttentionTransfer, attention_map
+from indelible.attacks.removal_attack import Attacked, attack
 from indelible.base.seeding import generator
 from indelible.data.images import ImageData
 from indelible.nn.taps import stage_outputs

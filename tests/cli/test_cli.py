@@ -384,7 +384,7 @@ def test_keys(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     run(capsys, "key", "picture", tmp_path / "k", "--data", "fashion-mini", "--out", tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     literal = document(
-        capsys, "key", "create", tmp_path / "l", "--classes", "10", "--shape", "3", "32", "32", "--paper-literal"
+        capsys, "key", "create", tmp_path / "l", "--classes", "10", "--shape", "3", "32", "32", "--scheme", "paper"
     )
     assert literal["target"] == 0
 

@@ -18,7 +18,7 @@ import copy
 from dataclasses import dataclass
 from typing import Literal
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.base.seeding import derive_seed
 from indelible.models import build_model
 from indelible.nn.surgery import fresh_copy

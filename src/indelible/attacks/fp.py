@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import ATTACKS, Removal
 from indelible.attacks.ft import FineTuning
+from indelible.attacks.removal_attack import ATTACKS, Removal
 from indelible.attacks.strengths import changed, measure
 from indelible.data.images import Data
 from indelible.nn.channel_masks import fold_inputs, masked_inputs

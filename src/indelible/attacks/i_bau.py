@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import try_rounds
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, denormalise, normalise, to_float

@@ -26,8 +26,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.attacks.base import ATTACKS, Removal
 from indelible.attacks.neural_cleanse import NeuralCleanse, PatchSearch, Triggers
+from indelible.attacks.removal_attack import ATTACKS, Removal
 from indelible.attacks.strengths import TrainedStrength, Training
 from indelible.base.seeding import derive_seed, generator
 from indelible.data.augment import Normalization, normalise

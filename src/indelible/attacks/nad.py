@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import Trials
 from indelible.data.images import Data
 from indelible.nn.outputs import logits_of

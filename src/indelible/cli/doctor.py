@@ -15,7 +15,7 @@ import indelible
 from indelible.base.records import hardware, versions
 from indelible.cli.data import data_states
 from indelible.cli.options import emit
-from indelible.verification.statistics.codebook import answer_counts, codebook_p_value, codebook_scores
+from indelible.verification.statistics.codebook_tests import answer_counts, codebook_p_value, codebook_scores
 
 _DEVELOPMENT = {"dev", "docs"}
 

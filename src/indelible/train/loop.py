@@ -1,6 +1,6 @@
 """The state of a training run between its steps: what a step does, what a checkpoint holds, what processes share.
 
-:func:`~indelible.train.fit.fit` drives it.
+:func:`~indelible.train.fit_and_watch.fit` drives it.
 """
 
 import hashlib

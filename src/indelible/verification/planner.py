@@ -40,7 +40,7 @@ from indelible.base.records import JsonFields
 from indelible.keys.codebook import default_marks
 from indelible.keys.key import Key
 from indelible.verification.procedures import procedure_for
-from indelible.verification.statistics.codebook import (
+from indelible.verification.statistics.codebook_tests import (
     Integers,
     answer_counts,
     codebook_p_value,

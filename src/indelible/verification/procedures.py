@@ -28,7 +28,7 @@ from indelible.keys.key import SINGLE, Key, Labels, WatermarkSamples
 from indelible.verification import findings
 from indelible.verification.findings import Finding, codebook_finding, worst_rate
 from indelible.verification.relearning import Teacher, lessons
-from indelible.verification.statistics.codebook import (
+from indelible.verification.statistics.codebook_tests import (
     Integers,
     answer_counts,
     codebook_p_value,

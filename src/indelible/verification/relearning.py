@@ -20,8 +20,8 @@ the key they cannot, because their classes were drawn at random and nobody told 
 
 Why this is valid for any suspect: a copy is a function of the suspect, the marks, and the classes of the marks that it
 was taught. If the suspect never saw the key, all this leaves the classes of the other marks uniform and independent,
-which is all that :mod:`indelible.verification.statistics.codebook` needs. So p_s is exact, whatever the earlier ones
-were, and Fisher's product holds as for independent p-values.
+which is all that :mod:`indelible.verification.statistics.codebook_tests` needs. So p_s is exact, whatever the earlier
+ones were, and Fisher's product holds as for independent p-values.
 
 ``gains`` brings back what further training or pruning has switched off, ``head`` what a new last layer has.
 

@@ -19,7 +19,7 @@ from indelible.keys.content import ContentMark
 from indelible.keys.key import Key
 from indelible.verification import planned, session_plan
 from indelible.verification.suspects import BadAnswerError, HttpSuspect, Persistence, read_log
-from indelible.verification.suspects.open_suspect import open_suspect
+from indelible.verification.suspects.suspect_places import open_suspect
 from tests.conftest import SECRET, SHAPE, stripes
 from tests.verification.suspects.servers import Nasty, misbehaving
 from tests.verification.suspects.test_kinds import bars_onnx

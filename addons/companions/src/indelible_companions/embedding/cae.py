@@ -46,7 +46,7 @@ from indelible.base.registry import MethodInfo
 from indelible.base.seeding import derive_seed, generator
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.images import ImageData
-from indelible.embedding.base import Embedding, EmbeddingMethod
+from indelible.embedding.embedding_method import Embedding, EmbeddingMethod
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.samples import Fingerprint
 from indelible.nn.outputs import logits_of

@@ -34,10 +34,10 @@ from indelible.train.job import Job, inputs_of
 from indelible.train.processes import elsewhere, from_first, joined, must_start
 from indelible.train.settings import SCALES, Precision, Start
 from indelible.verification import Verdict, verify
-from indelible.verification.statistics.codebook import smallest_p_value
+from indelible.verification.statistics.codebook_tests import smallest_p_value
 
 EMBEDDINGS = MethodRegistry(
-    "embedding method", group="indelible.embeddings", base="indelible.embedding.base:EmbeddingMethod"
+    "embedding method", group="indelible.embeddings", base="indelible.embedding:EmbeddingMethod"
 )
 
 

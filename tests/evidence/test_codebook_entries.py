@@ -23,7 +23,7 @@ from indelible.cli.terminal import describe_check
 from indelible.data.images import ImageData
 from indelible.evidence import Commitment, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical
-from indelible.evidence.codebook import pool_rows, stamped
+from indelible.evidence.codebook_entries import pool_rows, stamped
 from indelible.evidence.decision import judge
 from indelible.evidence.opening import Questions
 from indelible.keys.codebook import chosen_rows, class_key, drawn_classes, mark_leaf, mark_seed

@@ -41,7 +41,7 @@ from indelible.train.job import Job, inputs_of
 from indelible.train.processes import elsewhere, joined, must_start
 from indelible.train.settings import SCALES
 
-ATTACKS = MethodRegistry("removal attack", group="indelible.attacks", base="indelible.attacks.base:RemovalAttack")
+ATTACKS = MethodRegistry("removal attack", group="indelible.attacks", base="indelible.attacks:RemovalAttack")
 Protocol = Literal["sound", "paper"]
 PROTOCOLS: tuple[Protocol, ...] = ("sound", "paper")
 _WATCHED = 1000
