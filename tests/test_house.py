@@ -51,6 +51,13 @@ def test_no_two_classes_have_one_name() -> None:
     assert not [found for found in public if len(found) > 1]
 
 
+def test_no_two_files_have_one_name() -> None:
+    """The files of commands are left out: they are called like the command."""
+    names = [path.name for path in SOURCE.rglob("*.py") if path.parent.name != "cli" and path.name != "__init__.py"]
+    assert len(names) > 150
+    assert sorted(names) == sorted(set(names))
+
+
 def test_nothing_imports_the_add_on() -> None:
     """What a command of it needs is found by entry points, or imported by name when the command is used."""
     for path in SOURCE.rglob("*.py"):

@@ -35,12 +35,12 @@ def collect_names() -> dict[str, Any]:
         "kind": [*sorted(set(MARKS) - set(installed_methods("marks"))), "plain"],
         "labels": LABELS,
         "model": list(MODELS),
+        "procedure": ["auto", *PROCEDURES],
         "protocol": PROTOCOLS,
         "recipe": sorted({recipe for info in EMBEDDINGS.entries() for recipe in info.build.recipes}),
         "scale": list(SCALES),
         "scheme": SCHEMES,
         "start": STARTS,
-        "test": ["auto", *PROCEDURES],
         "training setting": setting_names(TrainSettings),
     }
     found: dict[str, Any] = json.loads(json.dumps({**own, "names": names}))

@@ -112,7 +112,7 @@ def test_verdicts_and_exit_codes(
         architecture=Architecture(name="tests.conftest:MarkReader", classes=4, shape=SHAPE),
     )  # fmt: skip
     assert document(capsys, "verify", out)["p_value"] <= 1e-6
-    text = run(capsys, "verify", out, "--queries", "60")
+    text = run(capsys, "verify", out, "--max-samples", "60")
     assert text.startswith("OWNED at alpha 1e-06")
     run(capsys, "key", "create", tmp_path / "other", "--data", data, "--target", "1")
     assert run(capsys, "verify", out, "--key", tmp_path / "other", code=1).startswith("NOT SHOWN")

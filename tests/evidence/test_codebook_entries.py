@@ -101,7 +101,7 @@ def test_checked_without_the_secret_and_the_answer_is_that_of_verify(kind: str, 
     shutil.move(made.root, tmp_path / "hidden")  # no key, no commitment folder within reach
     checked = check_bundle(tmp_path / "bundle", challenge="dice 4 1 6")
     assert checked.holds, checked.steps[-1]
-    found = verify(made.suspect, made.key, made.data, accuracy=False, queries=options.get("samples"))
+    found = verify(made.suspect, made.key, made.data, accuracy=False, max_samples=options.get("samples"))
     assert checked.claim is not None
     claimed = checked.claim["verdict"]
     assert claimed == json.loads(json.dumps(made.verdict))

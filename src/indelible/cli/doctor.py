@@ -114,7 +114,7 @@ def _round_trip() -> str:
     done = indelible.embed(model, some, key, scale="cpu", train={"epochs": 1}, device="cpu")
     with tempfile.TemporaryDirectory() as folder:
         kept = indelible.Key.load(key.save(Path(folder) / "key"))
-    verdict = indelible.verify(done.model, kept, carriers=few, queries=16 * 10)
+    verdict = indelible.verify(done.model, kept, carriers=few, max_samples=16 * 10)
     _expect(kept.digest == key.digest, "the stored key differs from the one that was saved")
     _expect(0.0 < verdict.p_value <= 1.0, f"expected a p-value in (0, 1], got {verdict.p_value}")
     return f"{verdict.queries} queries; {done.record.images:,} image passes"

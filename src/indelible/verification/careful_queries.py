@@ -127,7 +127,7 @@ def verify_logged(
     :func:`indelible.verify`.
     """
     # A sequential test asks as it goes and stops early: nothing is planned, and its own order is the secret's.
-    seed = None if options.get("test") == "sequential" else order_seed(key)
+    seed = None if options.get("procedure") == "sequential" else order_seed(key)
     verdict, _ = ask_logged(
         lambda asked: verify(asked, key, carriers, **options), suspect, log, classes=key.classes,
         about={"key": key.digest} if about is None else about, seed=seed, budget=budget,

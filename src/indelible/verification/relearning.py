@@ -78,7 +78,7 @@ class Teacher:
     ) -> None:
         weight = next(model.parameters(), None)
         if weight is None:
-            raise InputError("the test 'relearning' trains a copy of the suspect, got one without parameters.")
+            raise InputError("the procedure 'relearning' trains a copy of the suspect, got one without parameters.")
         self._model, self._book, self._carriers, self._normalize = model, book, carriers, normalize
         self._device, self._dtype, self._stamps = weight.device, weight.dtype, book.stamps(weight.device)
         self._head = last_layer(model, self._taken(torch.arange(min(2, len(carriers)))))
