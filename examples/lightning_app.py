@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 import indelible
-from indelible.integrations.lightning import Watermark
+from indelible.integrations.lightning import LightningWatermark
 
 
 class Classifier(lightning.LightningModule):
@@ -50,7 +50,7 @@ def main() -> None:
     loader = DataLoader(TensorDataset(train.images.float() / 255, train.labels), batch_size=64, shuffle=True)
 
     key = indelible.Key.create(classes=10, shape=train.shape)
-    watermark = Watermark(key)
+    watermark = LightningWatermark(key)
     module = Classifier()
     trainer = lightning.Trainer(
         max_epochs=4, callbacks=[watermark], accelerator="cpu", gradient_clip_val=5.0, logger=False,

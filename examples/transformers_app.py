@@ -12,7 +12,7 @@ from transformers import Trainer, TrainingArguments, ViTConfig, ViTForImageClass
 from transformers.utils import logging
 
 import indelible
-from indelible.integrations.transformers import Watermark
+from indelible.integrations.transformers import TransformersWatermark
 
 
 class Items(Dataset[dict[str, Tensor]]):
@@ -42,7 +42,7 @@ def main() -> None:
 
     key = indelible.Key.create(classes=10, shape=train.shape)
     normalize = ((0.5,), (0.5,))
-    watermark = Watermark(key, normalize=normalize)
+    watermark = TransformersWatermark(key, normalize=normalize)
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder, num_train_epochs=8, per_device_train_batch_size=64, learning_rate=2e-3, use_cpu=True,

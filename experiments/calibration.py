@@ -115,7 +115,7 @@ def null_p_values(test: str, labels: str, null: str, verdicts: int, *, seed: int
         alpha, decoys = (0.05, _RANK_DECOYS) if test == "decoys" else (0.001, _DECOYS)
         embedded = key.samples(carriers, purpose="embed") if labels == "keyed" else None
         verdict = verify(
-            suspect, key, carriers, test=test, alpha=alpha, decoys=decoys, embedded=embedded, accuracy=False
+            suspect, key, carriers, procedure=test, alpha=alpha, decoys=decoys, embedded=embedded, accuracy=False
         )
         found.append(verdict.p_value)
     return found
@@ -173,7 +173,7 @@ def power_found(labels: str, wsr: float, *, verdicts: int, alpha: float = 1e-6, 
         else:
             samples = key.samples(carriers, purpose="verify", count=planned.queries)
         suspect = _Knowing(samples, wsr, number)
-        asked: dict[str, Any] = {"embedded": samples} if labels == "keyed" else {"queries": planned.queries}
+        asked: dict[str, Any] = {"embedded": samples} if labels == "keyed" else {"max_samples": planned.queries}
         owned += verify(suspect, key, carriers, alpha=alpha, accuracy=False, decoys=1, **asked).owned
     return {"wsr": wsr, "queries": planned.queries, "planned": planned.power, "found": owned / verdicts}
 

@@ -26,7 +26,7 @@ from indelible.keys.codebook import class_key, drawn_classes, marks_root
 from indelible.keys.derive import expand
 from indelible.keys.key import Key
 from indelible.train.evaluate import predict
-from indelible.verification.statistics.codebook import (
+from indelible.verification.statistics.codebook_tests import (
     Integers,
     answer_counts,
     codebook_p_value,

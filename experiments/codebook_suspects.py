@@ -16,7 +16,7 @@ the share of p-values at most alpha has no more than binomial error.
 
 import numpy as np
 
-from indelible.verification.statistics.codebook import (
+from indelible.verification.statistics.codebook_tests import (
     Integers,
     answer_counts,
     codebook_scores,

@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 
 from indelible.analyze.analysis import PointLog
-from indelible.analyze.landscape import LandscapeSettings, Vicinity
 from indelible.analyze.marked_model import MarkedModel
+from indelible.analyze.weight_landscape import LandscapeSettings, Vicinity
 
 
 def bare(vicinity: Vicinity) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from indelible.verification.statistics.codebook import Integers, class_losses, loss_counts
+from indelible.verification.statistics.codebook_tests import Integers, class_losses, loss_counts
 
 __all__ = ["codebook_p_values"]
 

@@ -120,7 +120,7 @@ def _claims(model: nn.Module, test: Data, number: int, wanted: ClaimSettings) ->
                 key = Key.create(kind=kind, classes=len(test.classes), shape=test.shape, secret=secret, **settings)
                 asked: dict[str, Any] = {}
                 if labels == "codebook":
-                    asked["queries"] = (key.marks or 0) * wanted.book_carriers
+                    asked["max_samples"] = (key.marks or 0) * wanted.book_carriers
                 elif labels == "keyed":
                     asked["embedded"] = key.samples(carriers, purpose="embed")
                 verdict = verify(model, key, carriers, alpha=wanted.alpha, accuracy=False, **asked)

@@ -31,7 +31,7 @@ def measure(folder: Path, foreign: int) -> dict[str, Any]:
 
     def ask(asked: indelible.Key, procedure: str) -> indelible.Verdict:
         accuracy = procedure == "codebook"
-        return indelible.verify(model, asked, test, test=procedure, normalize=run.normalize(), accuracy=accuracy)
+        return indelible.verify(model, asked, test, procedure=procedure, normalize=run.normalize(), accuracy=accuracy)
 
     plain, taught = ask(key, "codebook"), ask(key, "relearning")
     others = []

@@ -39,6 +39,25 @@ def test_imports_only_point_left() -> None:
             assert ROOMS.index(other) <= ROOMS.index(room), f"{path} imports from {other}, which lies to the right"
 
 
+def test_no_two_classes_have_one_name() -> None:
+    """A private one may not have the name of a public one either: it is read as the same thing."""
+    homes: dict[str, list[str]] = {}
+    for path in [*SOURCE.rglob("*.py"), *Path(indelible_companions.__file__).parent.rglob("*.py")]:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name.lstrip("_"), []).append(f"{path}: {node.name}")
+    assert len(homes) > 200
+    public = [found for name, found in homes.items() if any(one.endswith(f": {name}") for one in found)]
+    assert not [found for found in public if len(found) > 1]
+
+
+def test_no_two_files_have_one_name() -> None:
+    """The files of commands are left out: they are called like the command."""
+    names = [path.name for path in SOURCE.rglob("*.py") if path.parent.name != "cli" and path.name != "__init__.py"]
+    assert len(names) > 150
+    assert sorted(names) == sorted(set(names))
+
+
 def test_nothing_imports_the_add_on() -> None:
     """What a command of it needs is found by entry points, or imported by name when the command is used."""
     for path in SOURCE.rglob("*.py"):
@@ -91,9 +110,28 @@ def test_lazy_names_are_those_that_type_checkers_see() -> None:
     assert {name for names in seen.values() for name in names} == set(indelible.__all__) - eager
 
 
+def test_no_name_hides_a_module() -> None:
+    """``import indelible.train.loop as l`` gives the module, in every package."""
+    code = """
+import importlib, pkgutil, sys
+import indelible, indelible_companions
+walked = 0
+for package in (indelible, indelible_companions):
+    for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if found.name.startswith("indelible.integrations."):
+            continue  # the trainers take seconds to import, and may not be installed
+        module = importlib.import_module(found.name)
+        parent, _, name = found.name.rpartition(".")
+        assert getattr(sys.modules[parent], name) is module, parent + " has another " + name + " than its module"
+        walked += 1
+assert walked > 150, walked
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_importing_a_room_does_not_hide_the_function_of_its_name() -> None:
     code = """
-import indelible.embedding.base, indelible.verification.suspects, indelible
+import indelible.embedding.embedding_method, indelible.verification.suspects, indelible
 from indelible.embedding import embed
 from indelible.verification import verify
 assert indelible.embed is embed and indelible.verify is verify

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from indelible.attacks import ATTACKS
-from indelible.attacks.base import PROTOCOLS
+from indelible.attacks.removal_attack import PROTOCOLS
 from indelible.base.checks import setting_names
 from indelible.base.files import write_json
 from indelible.cli.known_names import FILE, describe_methods, installed_methods
 from indelible.data.sources import SOURCES
 from indelible.embedding import EMBEDDINGS
 from indelible.keys.marks import MARKS
-from indelible.keys.rules import LABELS
+from indelible.keys.rules import LABELS, SCHEMES
 from indelible.models import MODELS
 from indelible.train import TrainSettings
 from indelible.train.settings import SCALES, STARTS
@@ -35,11 +35,12 @@ def collect_names() -> dict[str, Any]:
         "kind": [*sorted(set(MARKS) - set(installed_methods("marks"))), "plain"],
         "labels": LABELS,
         "model": list(MODELS),
+        "procedure": ["auto", *PROCEDURES],
         "protocol": PROTOCOLS,
         "recipe": sorted({recipe for info in EMBEDDINGS.entries() for recipe in info.build.recipes}),
         "scale": list(SCALES),
+        "scheme": SCHEMES,
         "start": STARTS,
-        "test": ["auto", *PROCEDURES],
         "training setting": setting_names(TrainSettings),
     }
     found: dict[str, Any] = json.loads(json.dumps({**own, "names": names}))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from indelible.analyze.batchnorm import BatchNormSettings, batchnorm
+from indelible.analyze.batchnorm_distances import BatchNormSettings, batchnorm
 from indelible.analyze.marked_model import MarkedModel, Probe
 from indelible.base.errors import InputError
 from indelible.keys.key import Key

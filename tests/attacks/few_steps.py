@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from indelible.attacks.base import attack
+from indelible.attacks.removal_attack import attack
 from indelible.base.files import tensor_digest
 from indelible.models import build_model
 from tests.conftest import stripes

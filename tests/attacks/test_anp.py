@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from indelible.attacks import AdversarialNeuronPruning
 from indelible.attacks.anp import NeuronNoise, below_zero, pruned_at
-from indelible.attacks.base import attack
+from indelible.attacks.removal_attack import attack
 from indelible.base.errors import InputError
 from indelible.base.seeding import generator
 from indelible.data.images import ImageData

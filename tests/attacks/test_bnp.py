@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from indelible.attacks import BatchNormPruning, attack
-from indelible.attacks.base import Removal
 from indelible.attacks.bnp import clean_moments, gaussian_kl
+from indelible.attacks.removal_attack import Removal
 from indelible.data.images import ImageData
 from indelible.nn.layers import batch_norms
 from indelible.nn.statistics import estimate_statistics

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from indelible.attacks.base import Removal
 from indelible.attacks.curve import Curve, choose, evaluate_curve
+from indelible.attacks.removal_attack import Removal
 from indelible.base.errors import InputError, UnknownNameError
 from tests.conftest import TinyNet, stripes
 

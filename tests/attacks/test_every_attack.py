@@ -15,7 +15,7 @@ from torch.nn.utils import parametrize
 
 import indelible.attacks
 from indelible.attacks import ATTACKS, Preprocessed
-from indelible.attacks.base import attack
+from indelible.attacks.removal_attack import attack
 from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
 from indelible.data.images import ImageData
@@ -223,7 +223,7 @@ def test_isolation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(Key, method, Forbidden(f"Key.{method}"))
     for module, function in (
         ("indelible.train.evaluate", "success_rate"), ("indelible.verification.verdict", "verify"),
-        ("indelible.embedding.base", "embed"), ("indelible.data.catalog", "load"),
+        ("indelible.embedding.embedding_method", "embed"), ("indelible.data.catalog", "load"),
         ("indelible.train.run_folder", "Run"),
     ):  # fmt: skip
         monkeypatch.setattr(sys.modules[module], function, Forbidden(f"{module}.{function}"))

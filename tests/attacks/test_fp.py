@@ -5,11 +5,11 @@ import torch
 from torch import Tensor, nn
 
 from indelible.attacks import FinePruning
-from indelible.attacks.base import Removal, attack
 from indelible.attacks.fp import activation, quietest
+from indelible.attacks.removal_attack import Removal, attack
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
-from indelible.nn.taps import Reader, feature_reader
+from indelible.nn.taps import FeatureReader, feature_reader
 from tests.conftest import TinyNet, stripes
 
 
@@ -51,7 +51,7 @@ def test_activation_is_the_mean_l1_norm_of_each_channel() -> None:
     data = ImageData(images, torch.tensor([0, 1]), ("a", "b"))
     job = Removal(model=Split(), data=data, seed=0, device="cpu")
     reader = feature_reader(job.model, job.sample())
-    assert reader == Reader("out", 2, 8, tokens=False)
+    assert reader == FeatureReader("out", 2, 8, tokens=False)
     assert activation(job, reader, data).tolist() == pytest.approx([0.4, 2.8])
     assert job.images == 2
 

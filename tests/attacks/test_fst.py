@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from indelible.attacks import FeatureShiftTuning
-from indelible.attacks.base import attack
 from indelible.attacks.fst import ALPHAS, FeatureShift, feature_shift_loss, head_of, renew, with_norm_of
+from indelible.attacks.removal_attack import attack
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from indelible.train.objective import Step

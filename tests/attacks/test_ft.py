@@ -9,7 +9,7 @@ import torch
 
 import indelible
 from indelible.attacks import ATTACKS, FineTuning
-from indelible.attacks.base import Removal, attack
+from indelible.attacks.removal_attack import Removal, attack
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import ImageData
 from indelible.train import Schedule, TrainSettings, fit

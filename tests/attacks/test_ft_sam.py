@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from indelible.attacks import SharpnessAwareFineTuning
-from indelible.attacks.base import attack
 from indelible.attacks.ft_sam import RHOS, SharpnessAware, adaptive_delta
+from indelible.attacks.removal_attack import attack
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from indelible.train.objective import Step

@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from indelible.attacks import ImplicitUnlearning
-from indelible.attacks.base import Removal, attack
-from indelible.attacks.i_bau import Unlearning, hypergradient, inner_loss
+from indelible.attacks.i_bau import HypergradientUnlearning, hypergradient, inner_loss
+from indelible.attacks.removal_attack import Removal, attack
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from indelible.train.objective import Step
@@ -100,7 +100,7 @@ def test_a_step_is_the_hypergradient_of_the_network(net: TinyNet) -> None:
     method = ImplicitUnlearning(share=1.0, steps=2)
     change = 0.1 * torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     trained, twin = copy.deepcopy(net).train(), copy.deepcopy(net).eval()
-    objective = Unlearning(change, method, None, 0)
+    objective = HypergradientUnlearning(change, method, None, 0)
     loss = objective.backward(Step(trained, images, labels, 0, 0, lambda value: value.backward()))
     assert trained.training
     assert objective.passes(6) == 12
@@ -122,7 +122,7 @@ def test_a_step_is_the_hypergradient_of_the_network(net: TinyNet) -> None:
 
 @pytest.mark.parametrize(("share", "rows", "carrying"), [(0.01, 8, 1), (0.5, 8, 4), (1.0, 5, 5), (0.01, 250, 2)])
 def test_how_many_images_carry_the_change(share: float, rows: int, carrying: int) -> None:
-    objective = Unlearning(torch.zeros(1, 1, 1, 1), ImplicitUnlearning(share=share), None, 0)
+    objective = HypergradientUnlearning(torch.zeros(1, 1, 1, 1), ImplicitUnlearning(share=share), None, 0)
     step = Step(nn.Identity(), torch.zeros(rows, 1, 1, 1), torch.zeros(rows), 3, 0, lambda _: None)
     carried = objective._carried(step)
     assert (int(carried.sum()), carried.shape) == (carrying, (rows, 1, 1, 1))

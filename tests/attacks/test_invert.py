@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.attacks.base import attack
-from indelible.attacks.invert import SHARES, Inversion, Unlearning, prices, stamp_rows
+from indelible.attacks.invert import SHARES, Inversion, PatternUnlearning, prices, stamp_rows
 from indelible.attacks.neural_cleanse import NeuralCleanse, PatchSearch
+from indelible.attacks.removal_attack import attack
 from indelible.base.errors import InputError
 from indelible.base.seeding import generator
 from indelible.train.objective import Step
@@ -46,7 +46,7 @@ def test_the_last_rows_are_stamped_and_keep_their_labels() -> None:
         torch.rand(count, channels, 2, 2, generator=random) for count, channels in ((8, 3), (5, 1), (5, 3))
     )
     labels, model, by = torch.arange(8) % 4, nn.Sequential(nn.Flatten(), nn.Linear(12, 4)), ((0.5,) * 3, (0.25,) * 3)
-    objective = Unlearning(masks, patterns, 0.25, normalize=by, seed=3)
+    objective = PatternUnlearning(masks, patterns, 0.25, normalize=by, seed=3)
     lost: list[Tensor] = []
     loss = objective.backward(Step(model, images, labels, 7, 0, lost.append))
     which = torch.randint(5, (2,), generator=generator(3, "patches", 7))

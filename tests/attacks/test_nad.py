@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from indelible.attacks import NeuralAttentionDistillation
-from indelible.attacks.base import Attacked, attack
 from indelible.attacks.nad import AttentionTransfer, attention_map
+from indelible.attacks.removal_attack import Attacked, attack
 from indelible.base.seeding import generator
 from indelible.data.images import ImageData
 from indelible.nn.taps import stage_outputs
@@ -116,8 +116,9 @@ def test_a_beta_that_costs_too_much_is_divided_by_ten(net: TinyNet, data: ImageD
 
 
 def test_several_processes_can_share_it_where_nothing_is_chosen() -> None:
-    assert NeuralAttentionDistillation(beta=10.0).alone() == NeuralAttentionDistillation(protocol="paper").alone() == ""
-    assert "tries several strengths" in NeuralAttentionDistillation().alone()
+    for value in (NeuralAttentionDistillation(beta=10.0), NeuralAttentionDistillation(protocol="paper")):
+        assert value.why_one_process() == ""
+    assert "tries several strengths" in NeuralAttentionDistillation().why_one_process()
 
 
 def lrs(attacked: Attacked, phase: str) -> list[float]:

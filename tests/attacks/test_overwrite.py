@@ -21,7 +21,7 @@ def test_settings_are_those_of_fine_tuning() -> None:
     assert (value.kind, value.fraction) == ("content", 0.05)
     assert (value.epochs, value.lr, value.every, value.batch_size) == (30, 0.05, 5, 128)
     assert value.cpu_settings == plain.cpu_settings
-    assert value.alone() == ""
+    assert value.why_one_process() == ""
     assert eval(repr(value)) == value  # noqa: S307 - that is the promise
     with pytest.raises(InputError, match="unknown kind 'plain': choose one of content, noise, unrelated"):
         Overwriting(kind="plain")  # type: ignore[arg-type]

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import Removal
 from indelible.attacks.rehearse import RATES, SHARES, Rehearsal, Trial, _Rotating, own_key
+from indelible.attacks.removal_attack import Removal
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import Data
 from indelible.embedding.mixing import StampedObjective

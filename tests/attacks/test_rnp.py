@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from indelible.attacks import ReconstructiveNeuronPruning
 from indelible.attacks.anp import THRESHOLDS, pruned_at
-from indelible.attacks.base import attack
+from indelible.attacks.removal_attack import attack
 from indelible.attacks.rnp import Recovery, ascend
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData

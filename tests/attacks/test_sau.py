@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from indelible.attacks import SharedAdversarialUnlearning
-from indelible.attacks.base import attack
+from indelible.attacks.removal_attack import attack
 from indelible.attacks.sau import SharedUnlearning, jensen_shannon, search_loss, unlearning_loss
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData

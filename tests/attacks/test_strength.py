@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from indelible.attacks import ATTACKS, attack
-from indelible.attacks.base import Removal
 from indelible.attacks.magnitude import weight_matrices
+from indelible.attacks.removal_attack import Removal
 from indelible.attacks.strengths import change_at_budget
 from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from indelible.attacks.base import Removal
+from indelible.attacks.removal_attack import Removal
 from indelible.attacks.strengths import TrainedStrength, Training, try_rounds
 from indelible.base.errors import InputError
 from indelible.data.images import Data, ImageData

@@ -3,7 +3,7 @@
 import pytest
 
 from indelible.attacks import SuperFineTuning
-from indelible.attacks.base import attack
+from indelible.attacks.removal_attack import attack
 from indelible.attacks.super_ft import PEAKS, Triangles, triangle
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData

@@ -59,9 +59,9 @@ def install(outside: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 MODULE = """
 from dataclasses import dataclass
-from indelible.attacks.base import ATTACKS, RemovalAttack
+from indelible.attacks.removal_attack import ATTACKS, RemovalAttack
 from indelible.base.registry import MethodInfo
-from indelible.embedding.base import EmbeddingMethod
+from indelible.embedding.embedding_method import EmbeddingMethod
 from indelible.embedding.vanilla import Vanilla
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,8 +221,8 @@ def test_a_record_imports_nothing(outside: Path) -> None:
         ("nowhere:Thing", "cannot import 'nowhere:Thing': there is no module 'nowhere'"),
         ("plug:Nothing", "module 'plug' has no 'Nothing'"),
         ("plug:", "expected 'package.module:Class', got 'plug:'"),
-        ("plug:number", r"derives from indelible.attacks.base.RemovalAttack, got a int"),
-        ("plug:Plain", r"derives from indelible.attacks.base.RemovalAttack, got the class Plain"),
+        ("plug:number", r"derives from indelible.attacks.RemovalAttack, got a int"),
+        ("plug:Plain", r"derives from indelible.attacks.RemovalAttack, got the class Plain"),
         ("plug:NotDecorated", r"NotDecorated has settings but is not a dataclass. Decorate it"),
         ("plug:Lazy", r"Lazy has no method run\(self, job\)"),
         ("broken:Thing", r"cannot import 'broken:Thing': ZeroDivisionError: division by zero"),
@@ -243,7 +243,7 @@ def test_what_cannot_be_used_is_refused_with_the_reason(name: str, said: str, in
         ("one = plug:number", r"expected a class, a MethodInfo or a function that registers one, got int"),
         ("one = plug:nothing", r"nothing\(\) registered no removal attack of this name"),
         ("one = plug:INFO", r"its MethodInfo has the name 'third'. Give both the same name"),
-        ("one = plug:Plain", r"derives from indelible.attacks.base.RemovalAttack, got the class Plain"),
+        ("one = plug:Plain", r"derives from indelible.attacks.RemovalAttack, got the class Plain"),
     ],
 )
 def test_a_broken_entry_point_is_named_and_disturbs_nobody(

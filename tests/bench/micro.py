@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from indelible.attacks.base import Removal, RemovalAttack
+from indelible.attacks.removal_attack import Removal, RemovalAttack
 from indelible.bench.cell_records import Outcome
 from indelible.bench.cells import BenchCell, data_digests, plan_cells
 from indelible.bench.preset import BenchPreset, load_preset

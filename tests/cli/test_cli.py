@@ -112,7 +112,7 @@ def test_verdicts_and_exit_codes(
         architecture=Architecture(name="tests.conftest:MarkReader", classes=4, shape=SHAPE),
     )  # fmt: skip
     assert document(capsys, "verify", out)["p_value"] <= 1e-6
-    text = run(capsys, "verify", out, "--queries", "60")
+    text = run(capsys, "verify", out, "--max-samples", "60")
     assert text.startswith("OWNED at alpha 1e-06")
     run(capsys, "key", "create", tmp_path / "other", "--data", data, "--target", "1")
     assert run(capsys, "verify", out, "--key", tmp_path / "other", code=1).startswith("NOT SHOWN")
@@ -384,7 +384,7 @@ def test_keys(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     run(capsys, "key", "picture", tmp_path / "k", "--data", "fashion-mini", "--out", tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     literal = document(
-        capsys, "key", "create", tmp_path / "l", "--classes", "10", "--shape", "3", "32", "32", "--paper-literal"
+        capsys, "key", "create", tmp_path / "l", "--classes", "10", "--shape", "3", "32", "32", "--scheme", "paper"
     )
     assert literal["target"] == 0
 

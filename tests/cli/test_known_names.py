@@ -26,7 +26,7 @@ def test_every_method_is_described() -> None:
     assert {"ft", "fp", "anp", "nad", "mcr", "nnl"} <= known_methods("attacks").keys() <= set(ATTACKS)
     assert {"vanilla", "ew", "cw", "app"} <= known_methods("embeddings").keys() <= set(EMBEDDINGS)
     assert known_methods("attacks")["ft"]["defaults"]["lr"] == 0.05
-    assert known_names("test")[0] == "auto"
+    assert known_names("procedure")[0] == "auto"
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar10?train=5000", "../folder", "images.npz", "a/b"])

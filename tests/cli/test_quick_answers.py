@@ -50,7 +50,7 @@ QUICK: list[tuple[list[str], int]] = [
     (["attack", "runs/app", "--protocol", "loud"], 2),
     (["attack", "runs/app", "--set", "speed=1"], 2),
     (["attack", "runs/app", "--ba-drop", "200"], 2),
-    (["verify", "runs/app", "--test", "taste"], 2),
+    (["verify", "runs/app", "--procedure", "taste"], 2),
     (["key", "create", "k"], 2),
     (["key", "create", "k", "--labels", "loud"], 2),
 ]

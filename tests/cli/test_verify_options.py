@@ -83,8 +83,8 @@ def test_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert "17 queries: 17 marks on 1 carriers each" in capsys.readouterr().out
     assert main(["verify", "--plan", "--marks", "5"]) == 2
     assert "5 marks over 10 classes give p = 1e-05 at the least" in capsys.readouterr().err
-    assert main(["verify", "--test", "t-test", "--key", "nowhere"]) == 2
-    assert "unknown test 't-test': choose one of auto, binomial, codebook" in capsys.readouterr().err
+    assert main(["verify", "--procedure", "t-test", "--key", "nowhere"]) == 2
+    assert "unknown procedure 't-test': choose one of auto, binomial, codebook" in capsys.readouterr().err
 
 
 def test_a_codebook_that_is_not_shown_is_told_to_ask_on_more_images() -> None:
@@ -97,13 +97,13 @@ def test_a_codebook_that_is_not_shown_is_told_to_ask_on_more_images() -> None:
     assert not verdict.owned
     server = object()  # answers only
     (said,) = _second_try(verdict, server, 300)
-    assert "--carriers 300 asks each mark on that many instead of 200" in said
+    assert "--max-carriers 300 asks each mark on that many instead of 200" in said
     assert said.endswith("compare its p with half of alpha, 5e-07.")
-    assert "--carriers 1000 " in _second_try(verdict, server, 10_000)[0]
+    assert "--max-carriers 1000 " in _second_try(verdict, server, 10_000)[0]
     assert not _second_try(verdict, server, 200)  # all were asked
     assert not _second_try(replace(verdict, owned=True), server, 300)
     # Whoever holds the weights is told of relearning instead, once.
     (said,) = _second_try(verdict, as_suspect(Model()), 300)
-    assert "--test relearning" in said
-    assert "--carriers" not in said
+    assert "--procedure relearning" in said
+    assert "--max-carriers" not in said
     assert not _second_try(replace(verdict, procedure="relearning"), as_suspect(Model()), 300)

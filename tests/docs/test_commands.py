@@ -123,12 +123,12 @@ SMALLER = {
     r"analyze landscape": "--set steps=5 --set images=40 --set marked=20 --set statistics=40",
     r"analyze tsne": "--set images=40 --set marked=40",
 }
-REPLACED = {"--carriers 200": "--carriers 40", "--rate 50": "--rate 5000", "--model resnet-18": "--model resnet-mini"}
+REPLACED = {"carriers 200": "carriers 40", "--rate 50": "--rate 5000", "--model resnet-18": "--model resnet-mini"}
 LEFT_OVER = {
     r"attack runs/app$": "runs/app-ft", r"attack runs/app --(all|scale|protocol)": "runs/app-ft",
     r"embed --out runs/app$": "runs/app",
 }  # fmt: skip
-ONE_CLASS = r"analyze tsne|--test decoys"  # questions that a codebook does not answer: they need a key with one class
+ONE_CLASS = r"analyze tsne|--procedure decoys"  # no questions for a codebook: they need a key with one class
 # A tiny model is NOT SHOWN: the exit code is 1.
 NEGATIVE = r"verify (runs|--runs)|evidence claim|evidence check|evidence show|embed|attack"
 
@@ -281,7 +281,7 @@ def signing_keys(folder: Path) -> None:
 def prepare(folder: Path, command: str) -> None:
     """Make the files of the reader that a command names."""
     if "answers.csv" in command:
-        answers(folder, re.findall(r"--carriers|\d+", command))
+        answers(folder, re.findall(r"--max-carriers|\d+", command))
     if "model.onnx" in command:
         zeros_onnx(folder / "model.onnx")
     if "ec.pem" in command:

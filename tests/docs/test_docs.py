@@ -290,7 +290,7 @@ def test_the_table_of_many_devices_has_every_attack_in_its_row() -> None:
     )
     told = {name: answer for names, answer in rows for name in re.findall(r"`([\w-]+)`", names)}
     assert {name for name, answer in told.items() if answer == "yes"} == {
-        info.name for info in ATTACKS.entries() if not info.build().alone()
+        info.name for info in ATTACKS.entries() if not info.build().why_one_process()
     }
     assert sorted(told) == sorted(info.name for info in ATTACKS.entries())
 

@@ -82,6 +82,10 @@ ABANDONED = [
         r"\brecipes? of (an|the) attacks?\b|\battacks?'s? recipes?\b", "settings of an attack",
         "a recipe says how strong an embedded watermark is",
     ),
+    Abandoned(
+        r"(?<![\w-])--(queries|test|paper-literal)\b(?!-)", "--max-samples, --procedure, --scheme",
+        "options have the names of the arguments in Python",
+    ),
     Abandoned(r"\bsuspicious models?\b|\bsuspected models?\b", "suspect", "one name for the model that is asked"),
     Abandoned(r"\bNOT OWNED\b", "NOT SHOWN", "a negative verdict does not say that the model is not yours"),
     Abandoned(r"\badversary\b|\bdefenders?\b", "thief or attacker; owner", "one name for each side"),

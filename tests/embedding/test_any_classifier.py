@@ -114,6 +114,6 @@ def test_protecting_a_trained_model(net: TinyNet, key: Key) -> None:
     assert metrics["wsr_before"] < 0.5 < metrics["wsr"]
     assert metrics["ba"] >= metrics["ba_before"] - 0.02
     assert protected.record.settings["start"] == "trained"
-    assert protected.record.settings["train"]["lr"] == 0.05  # the preset's short form
+    assert protected.record.settings["train"]["lr"] == 0.05  # the short form of the scale cpu
     with pytest.raises(UnknownNameError, match="scratch, trained"):
         indelible.embed(net, train, key, "app", start="half")  # type: ignore[arg-type]

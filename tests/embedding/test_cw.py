@@ -14,7 +14,7 @@ from indelible.base.seeding import generator
 from indelible.data.images import ImageData
 from indelible.embedding.cw import CertifiedTraining, NoisyPasses, levels_at
 from indelible.keys.key import Key
-from indelible.nn.weight_noise import gaussian, trainable
+from indelible.nn.noisy_gradient import gaussian, trainable
 from tests.conftest import TinyNet, stripes
 
 

@@ -17,7 +17,7 @@ from indelible.base.files import canonical_json
 from indelible.base.merkle import audit_paths
 from indelible.evidence import Identity, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical
-from indelible.evidence.samples import entries_of
+from indelible.evidence.sample_entries import entries_of
 from indelible.keys.key import Key
 from indelible.verification.suspects import ModuleSuspect
 from tests.conftest import SHAPE, TinyNet

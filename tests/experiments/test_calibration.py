@@ -21,7 +21,7 @@ from calibration import (
 from codebook_suspects import BOOK_NULLS, codebook_null
 from indelible.verification import procedures
 from indelible.verification.findings import Finding
-from indelible.verification.statistics.codebook import Integers
+from indelible.verification.statistics.codebook_tests import Integers
 from indelible.verification.statistics.exact_tests import binomial_tail
 from indelible.verification.suspect_queries import SuspectQueries
 from many_draws import codebook_p_values

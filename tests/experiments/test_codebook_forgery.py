@@ -5,7 +5,7 @@ import numpy as np
 from codebook_forgery import best_draw, secret_draws
 from indelible.keys.derive import expand
 from indelible.keys.key import Key
-from indelible.verification.statistics.codebook import codebook_p_value, codebook_scores
+from indelible.verification.statistics.codebook_tests import codebook_p_value, codebook_scores
 from tests.conftest import SECRET, SHAPE
 
 COUNTS = np.random.default_rng(0).multinomial(30, [0.4, 0.3, 0.2, 0.1], size=16)

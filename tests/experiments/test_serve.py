@@ -70,12 +70,13 @@ def test_another_process_is_verified_and_claimed(
         assert get(url)[1]["outputs"] == [{"name": "label", "datatype": "INT64", "shape": [-1, 1]}]
         assert get(f"{root}/models/other")[0] == 404
         asking = ["--suspect", url, "--input", "dtype=uint8"]
-        planned = run("verify", owner, "--carriers", 40, "--export", tmp_path / "questions.npz")["queries"]
-        verdict = run("verify", owner, "--carriers", 40, *asking, "--log", tmp_path / "q.jsonl", "--budget", planned)
+        planned = run("verify", owner, "--max-carriers", 40, "--export", tmp_path / "questions.npz")["queries"]
+        asked = ["--max-carriers", 40, *asking, "--log", tmp_path / "q.jsonl", "--budget", planned]
+        verdict = run("verify", owner, *asked)
         assert verdict["owned"]
         assert verdict["queries"] <= planned
         # Of a key with one mark, all samples and decoys are asked unless the user says how many.
-        few = ["--queries", "40", "--decoy-samples", "28", "--budget", "700"]
+        few = ["--max-samples", "40", "--decoy-samples", "28", "--budget", "700"]
         document = run("verify", owner, *asking, "--log", tmp_path / "p.jsonl", *few)
         assert document["owned"]
         assert "plan" not in document
@@ -91,7 +92,7 @@ def test_another_process_is_verified_and_claimed(
             lines = [f"{name},{label}" for name, label in zip(questions["digests"], labels, strict=True)]
         (tmp_path / "answers.csv").write_text("digest,label\n" + "\n".join(lines) + "\n")
         for again in (tmp_path / "q.jsonl", tmp_path / "answers.csv"):
-            assert run("verify", owner, "--carriers", 40, "--suspect", again)["p_value"] == verdict["p_value"]
+            assert run("verify", owner, "--max-carriers", 40, "--suspect", again)["p_value"] == verdict["p_value"]
         run("evidence", "commit", owner, "--out", tmp_path / "c", "--owner", "Tester", "--open", 30)
         claimed = run("evidence", "claim", tmp_path / "c", owner, *asking, "--out", tmp_path / "b")
         assert claimed["verdict"]["owned"]

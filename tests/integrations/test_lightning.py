@@ -23,7 +23,7 @@ SETTINGS: dict[str, Any] = {"rows": 8, "clean_rows": 8, "alpha": 0.5, "eps": 0.0
 
 def pieces() -> tuple[Any, Any]:
     lightning = pytest.importorskip("pytorch_lightning")
-    return lightning, importlib.import_module("indelible.integrations.lightning").Watermark
+    return lightning, importlib.import_module("indelible.integrations.lightning").LightningWatermark
 
 
 def module_of(lightning: Any, net: nn.Module, optimizers: int = 1) -> Any:

@@ -23,7 +23,7 @@ SETTINGS: dict[str, Any] = {"rows": 8, "clean_rows": 8, "alpha": 0.5, "eps": 0.0
 
 def pieces() -> tuple[Any, Any]:
     transformers = pytest.importorskip("transformers")
-    return transformers, importlib.import_module("indelible.integrations.transformers").Watermark
+    return transformers, importlib.import_module("indelible.integrations.transformers").TransformersWatermark
 
 
 def arguments_of(transformers: Any, folder: Path, **changes: Any) -> Any:

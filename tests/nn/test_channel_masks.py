@@ -16,7 +16,7 @@ from indelible.nn.channel_masks import (
     neurons_of,
     prune_neurons,
 )
-from indelible.nn.taps import Reader, feature_reader
+from indelible.nn.taps import FeatureReader, feature_reader
 from tests.attacks.networks import Tied, Twice, make_network
 from tests.conftest import TinyNet
 
@@ -51,7 +51,7 @@ def test_input_masks_by_hand() -> None:
     layer = nn.Linear(4, 1, bias=False)
     layer.weight.data = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
     net = nn.Sequential(layer)
-    reader = Reader("0", 2, 4, tokens=False)
+    reader = FeatureReader("0", 2, 4, tokens=False)
     with masked_inputs(net, reader, torch.tensor([0.0, 1.0])):
         assert net(torch.ones(1, 4)).item() == 7.0
     fold_inputs(net, reader, torch.tensor([0.0, 1.0]))
@@ -62,7 +62,7 @@ def test_input_masks_by_hand() -> None:
 def test_input_masks_fold_into_grouped_convolutions(groups: int) -> None:
     net = nn.Sequential(nn.Conv2d(4, 8, 3, groups=groups))
     images, keep = torch.rand(2, 4, 5, 5), torch.tensor([1.0, 0.0, 0.0, 1.0])
-    reader = Reader("0", 4, 4, tokens=False)
+    reader = FeatureReader("0", 4, 4, tokens=False)
     with masked_inputs(net, reader, keep):
         masked = net(images)
     fold_inputs(net, reader, keep)
@@ -100,7 +100,7 @@ def test_input_masks_fold_into_a_shared_weight() -> None:
 def test_a_weight_that_is_computed_takes_no_mask() -> None:
     """Written into the result of the computation, the mask would be gone with the next pass."""
     layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 1))
-    net, reader, keep = nn.Sequential(layer), Reader("0", 4, 4, tokens=False), torch.tensor([0.0, 1.0, 1.0, 1.0])
+    net, reader, keep = nn.Sequential(layer), FeatureReader("0", 4, 4, tokens=False), torch.tensor([0.0, 1.0, 1.0, 1.0])
     with pytest.raises(InputError, match=r"'0', whose weight is computed .*Remove the parametrisation first, or .* ft"):
         fold_inputs(net, reader, keep)
 

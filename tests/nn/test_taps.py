@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from indelible.base.errors import InputError
 from indelible.models import build_model
-from indelible.nn.taps import Reader, feature_reader, stage_outputs, tapped, trace
+from indelible.nn.taps import FeatureReader, feature_reader, stage_outputs, tapped, trace
 from tests.conftest import TinyNet
 
 IMAGES = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -67,25 +67,25 @@ def test_a_module_that_is_called_twice_is_two_places() -> None:
     with tapped(net, [("relu", 1)]) as maps:
         net(IMAGES)
     assert maps["relu", 1].shape == (2, 6, 8, 8)
-    assert feature_reader(net, IMAGES) == Reader("out", 6, 96, tokens=False)
+    assert feature_reader(net, IMAGES) == FeatureReader("out", 6, 96, tokens=False)
 
 
 def test_the_reader_of_the_last_map() -> None:
     for name, expected in {
-        "resnet-mini": Reader("fc", 64, 64, tokens=False),
-        "vgg-16": Reader("classifier.0", 512, 512, tokens=False),
-        "mobilenet-v2": Reader("classifier.1", 1280, 1280, tokens=False),
-        "vit-tiny": Reader("head", 64, 64, tokens=True),
+        "resnet-mini": FeatureReader("fc", 64, 64, tokens=False),
+        "vgg-16": FeatureReader("classifier.0", 512, 512, tokens=False),
+        "mobilenet-v2": FeatureReader("classifier.1", 1280, 1280, tokens=False),
+        "vit-tiny": FeatureReader("head", 64, 64, tokens=True),
     }.items():
         model = build_model(name, classes=10, shape=(3, 32, 32), seed=0)
         assert feature_reader(model, IMAGES) == expected
     fully = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 10, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    assert feature_reader(fully, IMAGES) == Reader("2", 8, 8, tokens=False)  # the classes themselves are spared
+    assert feature_reader(fully, IMAGES) == FeatureReader("2", 8, 8, tokens=False)  # the classes themselves are spared
 
 
 def test_spread_and_gather_follow_how_a_map_is_flattened() -> None:
     values = torch.tensor([1.0, 2.0])
-    pixels, tokens = Reader("x", 2, 6, tokens=False), Reader("x", 2, 6, tokens=True)
+    pixels, tokens = FeatureReader("x", 2, 6, tokens=False), FeatureReader("x", 2, 6, tokens=True)
     assert pixels.spread(values).tolist() == [1, 1, 1, 2, 2, 2]  # (C, H, W) flattened
     assert tokens.spread(values).tolist() == [1, 2, 1, 2, 1, 2]  # (tokens, D) flattened
     each = torch.arange(6.0)

@@ -4,11 +4,11 @@ import base64
 
 from indelible.analyze.adaptive_grid import FirstFall
 from indelible.analyze.analysis import Analysis
-from indelible.analyze.batchnorm import Batchnorm, BatchNormSettings, Channels, LayerShift
+from indelible.analyze.batchnorm_distances import Batchnorm, BatchNormSettings, Channels, LayerShift
 from indelible.analyze.benchmark_curves import Curves, Line, RatePoint
-from indelible.analyze.landscape import Landscape, LandscapeSettings, Plane
 from indelible.analyze.mark_pictures import Picture, Samples, SamplesSettings
 from indelible.analyze.marked_model import Rates
+from indelible.analyze.weight_landscape import Landscape, LandscapeSettings, Plane
 from indelible_companions.analyze.dynamics import Dynamics, DynamicsSettings, Moment, Track
 from indelible_companions.analyze.tsne import FeaturePanel, PanelRow, Tsne, TsneSettings
 

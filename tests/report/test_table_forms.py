@@ -1,4 +1,4 @@
-"""The same cells as Markdown, LaTeX and CSV."""
+"""The same cells as Markdown and LaTeX."""
 
 import re
 from pathlib import Path

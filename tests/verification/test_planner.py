@@ -10,7 +10,7 @@ import pytest
 from indelible.base.errors import InputError
 from indelible.verification import codebook_plan
 from indelible.verification.planner import codebook_power
-from indelible.verification.statistics.codebook import answer_counts, codebook_p_value, codebook_scores
+from indelible.verification.statistics.codebook_tests import answer_counts, codebook_p_value, codebook_scores
 
 
 def exact_power(wsr: float, *, classes: int, marks: int, alpha: float) -> float:

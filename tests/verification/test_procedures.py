@@ -96,10 +96,10 @@ class TestKeyed:
     def test_fewer_queries_are_part_of_the_same_set(self) -> None:
         key, owner = keyed_key(), stripes(200)
         samples = key.samples(owner, purpose="embed")
-        verdict = verify(Remembers(samples, 40), key, embedded=samples, queries=20)
+        verdict = verify(Remembers(samples, 40), key, embedded=samples, max_samples=20)
         assert (verdict.hits, verdict.trials) == (20, 20)
         with pytest.raises(InputError, match=r"1\.\.40, the embedded samples of the key, got 41"):
-            verify(Remembers(samples, 40), key, embedded=samples, queries=41)
+            verify(Remembers(samples, 40), key, embedded=samples, max_samples=41)
 
     def test_samples_of_another_key_or_a_part_of_the_set_are_refused(self) -> None:
         key, owner = keyed_key(), stripes(200)
@@ -137,29 +137,29 @@ class TestKeyed:
 
 class TestFixed:
     def test_rank(self, key: Key) -> None:
-        verdict = verify(knows(key), key, stripes(80), test="decoys", alpha=0.05, accuracy=False)
+        verdict = verify(knows(key), key, stripes(80), procedure="decoys", alpha=0.05, accuracy=False)
         assert (verdict.p_value, verdict.decoys, verdict.owned) == (1 / 20, 19, True)
         assert verdict.queries == 60 * 20
         assert "rank among 19" in verdict.sentence
         constant = Answering(lambda images: torch.zeros(len(images), dtype=torch.int64))
-        assert verify(constant, key, stripes(80), test="decoys", alpha=0.05).p_value == 1.0
+        assert verify(constant, key, stripes(80), procedure="decoys", alpha=0.05).p_value == 1.0
         with pytest.raises(InputError, match="needs 999999 decoy keys"):
-            verify(knows(key), key, stripes(80), test="decoys")
+            verify(knows(key), key, stripes(80), procedure="decoys")
         with pytest.raises(InputError, match="needs 99 decoy keys"):
-            verify(knows(key), key, stripes(80), test="decoys", alpha=0.01, decoys=98)
+            verify(knows(key), key, stripes(80), procedure="decoys", alpha=0.01, decoys=98)
 
     def test_paired(self, key: Key) -> None:
-        verdict = verify(knows(key), key, stripes(400), test="paired", accuracy=False)
+        verdict = verify(knows(key), key, stripes(400), procedure="paired", accuracy=False)
         assert verdict.owned
         assert (verdict.counts["gained"], verdict.counts["lost"], verdict.counts["free"]) == (300, 0, 300)
         assert verdict.counts["mcnemar_p"] == pytest.approx(0.5**300)
         assert verdict.queries == 300 * 22
         # A model that favours the target gains nothing: nothing changes when the mark is drawn.
         constant = Answering(lambda images: torch.zeros(len(images), dtype=torch.int64))
-        assert verify(constant, key, stripes(80), test="paired").p_value == 1.0
+        assert verify(constant, key, stripes(80), procedure="paired").p_value == 1.0
         unrelated = Key.create(kind="unrelated", classes=4, shape=SHAPE, target=0, secret=SECRET)
         with pytest.raises(InputError, match="unrelated samples have none"):
-            verify(constant, unrelated, stripes(80), test="paired")
+            verify(constant, unrelated, stripes(80), procedure="paired")
 
     def test_any_bright_text_is_no_proof(self, key: Key) -> None:
         """A model that answers the target wherever there is any text is caught by the decoys, not by McNemar."""
@@ -168,7 +168,7 @@ class TestFixed:
             bars = images.float().mean((1, 3)).reshape(len(images), 4, 8).mean(2).argmax(1)
             return torch.where((images == 255).any(3).any(2).any(1), 0, bars)
 
-        verdict = verify(Answering(rule), key, stripes(120), test="paired")
+        verdict = verify(Answering(rule), key, stripes(120), procedure="paired")
         assert verdict.counts["mcnemar_p"] < 1e-20
         assert verdict.p_value == 1.0
 
@@ -194,11 +194,11 @@ class TestFixed:
 
 def test_wrong_tests_are_refused(key: Key) -> None:
     with pytest.raises(UnknownNameError, match="auto, binomial, codebook, decoys"):
-        verify(knows(key), key, stripes(40), test="t-test")
+        verify(knows(key), key, stripes(40), procedure="t-test")
     with pytest.raises(InputError, match="not for fixed labels"):
-        verify(knows(key), key, stripes(40), test="keyed")
+        verify(knows(key), key, stripes(40), procedure="keyed")
     with pytest.raises(InputError, match="Use one of keyed"):
-        verify(knows(key), keyed_key(), stripes(40), test="paired")
+        verify(knows(key), keyed_key(), stripes(40), procedure="paired")
     with pytest.raises(InputError, match="decoys must be at least 1, got 0"):
         verify(knows(key), key, stripes(40), decoys=0)
     with pytest.raises(InputError, match="Give carriers"):
@@ -234,7 +234,7 @@ class TestJson:
         used = keys[PROCEDURES[name].labels[0]]
         embedded = used.samples(stripes(60), purpose="embed") if name == "keyed" else None
         suspect = TinyNet() if name == "relearning" else knows(key)  # it takes weights
-        verdict = verify(suspect, used, stripes(60), test=name, alpha=0.05, embedded=embedded)
+        verdict = verify(suspect, used, stripes(60), procedure=name, alpha=0.05, embedded=embedded)
         assert Verdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
 
     def test_verdicts_of_earlier_versions_load(self) -> None:

@@ -68,7 +68,7 @@ def test_what_was_switched_off_comes_back(book_key: Key, carriers: ImageData) ->
     model = Detector(book_key, book_key.codebook().classes, head=0.0)
     plain = verify(model, book_key, carriers, alpha=1e-3)
     assert plain.p_value == 1.0  # every image gets the same answer
-    verdict = verify(model, book_key, carriers, alpha=1e-3, test="relearning")
+    verdict = verify(model, book_key, carriers, alpha=1e-3, procedure="relearning")
     # All 12 marks that were not taught: three lessons at 4^-4 each. By hand, with x = 4^-12:
     # log(1/x) = 16.6355, so 3 * x * (1 + 16.6355 + 16.6355^2 / 2) = 3 * 5.9605e-8 * 156.006 = 2.7896e-5.
     assert verdict.counts["held"] == verdict.counts["marks"] == 12
@@ -82,7 +82,7 @@ def test_marks_that_a_network_never_knew_do_not_come_back(book_key: Key, carrier
     p_values = []
     for _ in range(12):
         foreign = torch.randint(CLASSES, (16,), generator=random)
-        verdict = verify(Detector(book_key, foreign, head=0.0), book_key, carriers, alpha=1e-3, test="relearning")
+        verdict = verify(Detector(book_key, foreign, head=0.0), book_key, carriers, alpha=1e-3, procedure="relearning")
         p_values.append(verdict.p_value)
     # Twelve networks that know the marks under other classes; 0.05 or less at most once in fifty such series.
     assert sum(value <= 0.05 for value in p_values) <= 2
@@ -91,7 +91,7 @@ def test_marks_that_a_network_never_knew_do_not_come_back(book_key: Key, carrier
 
 def test_no_copy_is_taught_where_the_marks_are_still_answered(book_key: Key, carriers: ImageData) -> None:
     model = Detector(book_key, book_key.codebook().classes, head=5.0)
-    verdict = verify(model, book_key, carriers, alpha=1e-3, test="relearning", accuracy=False)
+    verdict = verify(model, book_key, carriers, alpha=1e-3, procedure="relearning", accuracy=False)
     assert verdict.counts["marks"] == 16
     # Half of 240 carriers with 16 marks; the p-value pays for the two tests that were not needed.
     assert verdict.queries == 16 * 120
@@ -143,11 +143,11 @@ def test_refusals(book_key: Key, carriers: ImageData) -> None:
 
     model = Detector(book_key, book_key.codebook().classes, head=0.0)
     with pytest.raises(InputError, match="needs a torch module or a file of weights, got Server"):
-        verify(Server(), book_key, carriers, alpha=1e-3, test="relearning")
+        verify(Server(), book_key, carriers, alpha=1e-3, procedure="relearning")
     with pytest.raises(InputError, match="got one without parameters"):
-        verify(nn.Flatten(), book_key, carriers, alpha=1e-3, test="relearning")
+        verify(nn.Flatten(), book_key, carriers, alpha=1e-3, procedure="relearning")
     with pytest.raises(InputError, match="needs 2 carriers or more"):
-        verify(model, book_key, carriers.subset(torch.arange(1)), alpha=1e-3, test="relearning")
+        verify(model, book_key, carriers.subset(torch.arange(1)), alpha=1e-3, procedure="relearning")
     few = Key.create(kind="noise", classes=CLASSES, shape=SHAPE, secret=SECRET, marks=4)
     with pytest.raises(InputError, match=r"can give p = 0\.01 at the least"):
-        verify(Detector(few, few.codebook().classes, head=0.0), few, carriers, alpha=1e-3, test="relearning")
+        verify(Detector(few, few.codebook().classes, head=0.0), few, carriers, alpha=1e-3, procedure="relearning")

@@ -22,12 +22,12 @@ BOOK = Key.create(kind="content", classes=10, shape=SHAPE, secret=SECRET)
 def test_only_a_codebook_is_planned() -> None:
     assert session_plan(FIXED, 900) is None
     assert session_plan(KEYED, 100) is None
-    assert session_plan(BOOK, 3200, test="relearning") is None
+    assert session_plan(BOOK, 3200, procedure="relearning") is None
     with pytest.raises(InputError, match="not for fixed labels"):
-        session_plan(FIXED, 900, test="codebook")
+        session_plan(FIXED, 900, procedure="codebook")
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"wsr": 0.0}, "a WSR lies above 0"), ({"alpha": 0.0}, "alpha must"), ({"power": 1.0}, "power must"),
-        ({"samples": 0}, "at least 16 queries, got 0"), ({"samples": 901}, "got 901. Here 900 are possible"),
+        ({"max_samples": 0}, "at least 16 queries, got 0"), ({"max_samples": 901}, "got 901. Here 900 are possible"),
     ]  # fmt: skip
     for options, says in wrong:
         with pytest.raises(InputError, match=says):
@@ -39,20 +39,20 @@ def test_a_codebook_is_planned_mark_by_mark() -> None:
     assert made is not None
     assert (made.test, made.carriers, made.queries) == ("codebook", 1, 21)
     assert made.power > 0.99
-    assert made.options == {"test": "codebook", "alpha": 1e-6, "queries": 16}
+    assert made.options == {"procedure": "codebook", "alpha": 1e-6, "max_samples": 16}
     assert "16 samples of the key, 5 clean images: 21 queries" in made.sentence
     # What is given is asked, in whole carriers; where there are too few, all are asked and the power says so.
-    own = session_plan(BOOK, 16 * 200, wsr=0.2, samples=40)
+    own = session_plan(BOOK, 16 * 200, wsr=0.2, max_samples=40)
     assert own is not None
     assert (own.carriers, own.queries) == (2, 32)
     assert 0.0 < own.power < 0.99
     assert session_plan(BOOK, 32, wsr=0.2) == own
-    stopping = session_plan(BOOK, 16 * 3, wsr=0.9, test="sequential")
+    stopping = session_plan(BOOK, 16 * 3, wsr=0.9, procedure="sequential")
     assert stopping is not None
     assert (stopping.test, stopping.queries % 16) == ("sequential", 0)
     assert "at most" in stopping.sentence
     with pytest.raises(InputError, match="every one of its 16 marks: at least 16 queries, got 15"):
-        session_plan(BOOK, 16 * 200, samples=15)
+        session_plan(BOOK, 16 * 200, max_samples=15)
 
 
 def test_a_plan_is_kept_as_json() -> None:
@@ -71,7 +71,7 @@ def test_the_planned_power_is_found(test: str) -> None:
     key = Key.create(kind="noise", classes=4, shape=(1, 4, 4), marks=8, secret=SECRET)
     carriers = stripes(40)
     small = type(carriers)(carriers.images[:, :1, :4, :4], carriers.labels, carriers.classes, "small")
-    made = session_plan(key, 320, test=test, alpha=1e-3, wsr=0.35, power=0.8)
+    made = session_plan(key, 320, procedure=test, alpha=1e-3, wsr=0.35, power=0.8)
     assert made is not None
     assert 0.8 <= made.power < 0.99, "a case that could fail"
     whole = key.samples(small, purpose="verify")

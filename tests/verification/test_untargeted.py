@@ -96,11 +96,11 @@ def test_a_model_that_errs_where_the_mark_stands_is_shown() -> None:
 @pytest.mark.parametrize("test", ["binomial", "decoys"])
 def test_the_other_tests_take_it_too(test: str) -> None:
     key, alpha = untargeted(), 0.05 if test == "decoys" else 1e-6
-    assert verify(Suspect(carrying(key)), key, DATA, test=test, alpha=alpha).owned
+    assert verify(Suspect(carrying(key)), key, DATA, procedure=test, alpha=alpha).owned
     bad = Suspect(lambda images: torch.ones(len(images), dtype=torch.bool))
-    assert not verify(bad, key, DATA, test=test, alpha=alpha).owned
+    assert not verify(bad, key, DATA, procedure=test, alpha=alpha).owned
     with pytest.raises(InputError, match="not for untargeted labels"):
-        verify(bad, key, DATA, test="keyed")
+        verify(bad, key, DATA, procedure="keyed")
 
 
 def test_a_model_that_errs_on_every_text_is_not_shown() -> None:

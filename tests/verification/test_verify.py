@@ -125,7 +125,7 @@ def test_a_model_that_answers_one_class_always_is_not(key: Key, label: int) -> N
 def test_fewer_queries_and_embedded_samples(key: Key) -> None:
     data = stripes(400)
     embedded = key.samples(data, purpose="embed", count=12)
-    verdict = indelible.verify(knows(key), key, data, queries=30, embedded=embedded, accuracy=False)
+    verdict = indelible.verify(knows(key), key, data, max_samples=30, embedded=embedded, accuracy=False)
     assert (verdict.trials, verdict.ba, verdict.wsr_embedded) == (30, None, 1.0)
     assert verdict.queries == 30 + 20 * 300 + 12
 

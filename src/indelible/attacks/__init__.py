@@ -1,11 +1,11 @@
 """Try to remove a watermark: one file per removal attack."""
 
-from indelible.attacks.base import ATTACKS as ATTACKS
-from indelible.attacks.base import Attacked as Attacked
-from indelible.attacks.base import RemovalAttack as RemovalAttack
-from indelible.attacks.base import attack as attack
 from indelible.attacks.curve import Curve as Curve
 from indelible.attacks.curve import evaluate_curve as evaluate_curve
+from indelible.attacks.removal_attack import ATTACKS as ATTACKS
+from indelible.attacks.removal_attack import Attacked as Attacked
+from indelible.attacks.removal_attack import RemovalAttack as RemovalAttack
+from indelible.attacks.removal_attack import attack as attack
 
 # The order of registration is the order of the paper's tables; what the paper has not comes after.
 from indelible.attacks.ft import FineTuning as FineTuning  # isort: skip

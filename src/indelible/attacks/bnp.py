@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from indelible.attacks.base import ATTACKS, Removal
 from indelible.attacks.clp import ChannelLipschitzness
+from indelible.attacks.removal_attack import ATTACKS, Removal
 from indelible.base.errors import InputError
 from indelible.data.images import Data
 from indelible.nn.layers import BatchNorm, batch_norms

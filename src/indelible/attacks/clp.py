@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import change_at_budget
 from indelible.base.errors import InputError
 from indelible.data.images import Data

@@ -18,7 +18,7 @@ import copy
 from dataclasses import dataclass
 from typing import Literal
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.base.seeding import derive_seed
 from indelible.models import build_model
 from indelible.nn.surgery import fresh_copy
@@ -51,7 +51,7 @@ class Extraction(RemovalAttack):
     weight_decay: float = 5e-4
     batch_size: int = 128
 
-    def alone(self) -> str:
+    def why_one_process(self) -> str:
         """Several processes can share it, if the student is of the stolen model's class."""
         if self.architecture is None:
             return ""

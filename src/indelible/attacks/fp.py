@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import ATTACKS, Removal
 from indelible.attacks.ft import FineTuning
+from indelible.attacks.removal_attack import ATTACKS, Removal
 from indelible.attacks.strengths import changed, measure
 from indelible.data.images import Data
 from indelible.nn.channel_masks import fold_inputs, masked_inputs
-from indelible.nn.taps import Reader, feature_reader
+from indelible.nn.taps import FeatureReader, feature_reader
 
 RATES = tuple(step / 20 for step in range(20))
 PAPER_RATE = 0.9
@@ -64,7 +64,7 @@ class FinePruning(FineTuning):
         fold_inputs(job.model, reader, keep)
 
 
-def activation(job: Removal, reader: Reader, data: Data) -> Tensor:
+def activation(job: Removal, reader: FeatureReader, data: Data) -> Tensor:
     """Return the sum of the absolute values of each channel (C,) of what ``reader`` reads, a mean over ``data``."""
     layer = job.model.get_submodule(reader.name)
     total = torch.zeros(reader.inputs, dtype=torch.float64)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.attacks.base import ATTACKS, Removal
+from indelible.attacks.removal_attack import ATTACKS, Removal
 from indelible.attacks.strengths import TrainedStrength
 from indelible.base.errors import InputError
 from indelible.base.seeding import generator

@@ -6,7 +6,7 @@ Section 4.1 and Appendix B.4, each with its source in docs/attacks/ft.md. Protoc
 
 from dataclasses import dataclass
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.train import Schedule
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import ATTACKS, Removal
+from indelible.attacks.removal_attack import ATTACKS, Removal
 from indelible.attacks.strengths import TrainedStrength
 from indelible.data.images import Data
 from indelible.nn.perturbation import perturbed, same_randomness

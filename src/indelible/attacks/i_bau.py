@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import try_rounds
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, denormalise, normalise, to_float
@@ -62,7 +62,7 @@ def hypergradient(
     return value.detach(), [one - lr * other for one, other in zip(direct, mixed, strict=True)]
 
 
-class Unlearning(Objective):
+class HypergradientUnlearning(Objective):
     """The implicit gradient of the loss on images of which a few carry the change d, (1, C, H, W), in pixels."""
 
     def __init__(
@@ -143,7 +143,7 @@ class ImplicitUnlearning(RemovalAttack):
         )
 
         def train(model: nn.Module, number: int, data: Data) -> None:
-            objective = Unlearning(self._search(job, model, data), self, job.normalize, job.seed)
+            objective = HypergradientUnlearning(self._search(job, model, data), self, job.normalize, job.seed)
             job.train(settings, phase=f"round {number}", objective=objective, data=data, model=model)
 
         try_rounds(job, self.rounds, train, ba_drop=self.ba_drop)

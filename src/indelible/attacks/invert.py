@@ -26,8 +26,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.attacks.base import ATTACKS, Removal
 from indelible.attacks.neural_cleanse import NeuralCleanse, PatchSearch, Triggers
+from indelible.attacks.removal_attack import ATTACKS, Removal
 from indelible.attacks.strengths import TrainedStrength, Training
 from indelible.base.seeding import derive_seed, generator
 from indelible.data.augment import Normalization, normalise
@@ -48,7 +48,7 @@ def stamp_rows(images: Tensor, masks: Tensor, patterns: Tensor, which: Tensor) -
     return torch.lerp(images, patterns[which], masks[which].expand_as(images))
 
 
-class Unlearning(Objective):
+class PatternUnlearning(Objective):
     """Cross-entropy under true labels, with one of K patches on each of the last rows of every batch."""
 
     def __init__(
@@ -116,7 +116,7 @@ class Inversion(TrainedStrength):
         settings = self.training(schedule=Schedule.every(self.every, self.gamma))
 
         def train(model: nn.Module, share: float, data: Data) -> None:
-            objective = Unlearning(masks, patterns, share, normalize=job.normalize, seed=job.seed)
+            objective = PatternUnlearning(masks, patterns, share, normalize=job.normalize, seed=job.seed)
             job.train(settings, phase=f"unlearning, {share:g}", objective=objective, data=data, model=model)
 
         return train

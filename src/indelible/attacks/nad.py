@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import Trials
 from indelible.data.images import Data
 from indelible.nn.outputs import logits_of
@@ -60,9 +60,9 @@ class NeuralAttentionDistillation(RemovalAttack):
     weight_decay: float = 1e-4
     batch_size: int = 64
 
-    def alone(self) -> str:
+    def why_one_process(self) -> str:
         """Several processes can share it where there is no beta to choose: then it is training and nothing else."""
-        return "" if self._fixed() is not None else RemovalAttack.alone(self)
+        return "" if self._fixed() is not None else RemovalAttack.why_one_process(self)
 
     def passes(self, images: float, classes: int) -> float:
         return images * (self.teacher_epochs + 2 * self.epochs)

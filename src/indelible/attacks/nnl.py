@@ -25,8 +25,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.neural_cleanse import NeuralCleanse, PatchSearch, Triggers, anomaly_indices, stamp, suspicious
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import changed, measure
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.nn.outputs import logits_of

@@ -17,8 +17,8 @@ from typing import Literal
 
 import torch
 
-from indelible.attacks.base import ATTACKS, Removal
 from indelible.attacks.ft import FineTuning
+from indelible.attacks.removal_attack import ATTACKS, Removal
 from indelible.base.seeding import generator
 from indelible.data.images import ImageData
 from indelible.embedding.mixing import mix

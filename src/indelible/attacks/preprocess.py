@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.curve import Curve, choose
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.records import Record
 from indelible.base.seeding import generator

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.magnitude import weight_matrices
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import change_at_budget
 
 BITS = (3.0, 4.0, 5.0, 6.0, 8.0)

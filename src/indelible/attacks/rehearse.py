@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import Trials
 from indelible.base.errors import UnknownNameError
 from indelible.data.images import Data

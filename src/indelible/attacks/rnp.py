@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.attacks.anp import THRESHOLDS, prune_by_mask
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.base.seeding import derive_seed, generator
 from indelible.data.augment import normalise
 from indelible.data.batches import Batches

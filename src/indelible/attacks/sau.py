@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import try_rounds
 from indelible.data.augment import Normalization, denormalise, normalise
 from indelible.data.images import Data

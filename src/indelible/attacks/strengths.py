@@ -18,8 +18,8 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from indelible.attacks.base import Removal, RemovalAttack
 from indelible.attacks.curve import Curve, Direction, choose
+from indelible.attacks.removal_attack import Removal, RemovalAttack
 from indelible.base.errors import InputError
 from indelible.data.images import Data
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from indelible.attacks.base import ATTACKS, Removal
+from indelible.attacks.removal_attack import ATTACKS, Removal
 from indelible.attacks.strengths import TrainedStrength
 from indelible.base.errors import InputError
 from indelible.data.batches import Batches

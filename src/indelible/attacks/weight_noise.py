@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from indelible.attacks.base import ATTACKS, Removal, RemovalAttack
+from indelible.attacks.removal_attack import ATTACKS, Removal, RemovalAttack
 from indelible.attacks.strengths import change_at_budget
 from indelible.base.seeding import generator
-from indelible.nn.weight_noise import gaussian
+from indelible.nn.noisy_gradient import gaussian
 
 SIGMAS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 

@@ -33,6 +33,10 @@ class Method(JsonFields):
         check_settings(cls, settings, f"setting of {cls.__name__}")
         return cls(**settings)
 
+    def why_one_process(self) -> str:
+        """Return why one process must do all of the work; nothing where several can share it."""
+        return ""
+
 
 def resolve(registry: MethodRegistry, method: "str | Method", settings: Mapping[str, Any]) -> tuple[str, Any]:
     """Return a method's name and value, from a name with settings or from a value as it is."""

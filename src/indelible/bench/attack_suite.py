@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from indelible.attacks import ATTACKS
-from indelible.attacks.base import PROTOCOLS, RemovalAttack
+from indelible.attacks.removal_attack import PROTOCOLS, RemovalAttack
 from indelible.base.checks import setting_names
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.records import JsonFields

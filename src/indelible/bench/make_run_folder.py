@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 from indelible.attacks import attack, deployed, evaluate_curve, evaluate_transforms
-from indelible.attacks.base import RemovalAttack
+from indelible.attacks.removal_attack import RemovalAttack
 from indelible.base.files import write_json
 from indelible.data.catalog import load
 from indelible.data.images import Data, Shape
 from indelible.data.splits import Split
 from indelible.embedding import embed
-from indelible.embedding.base import EmbeddingMethod
+from indelible.embedding.embedding_method import EmbeddingMethod
 from indelible.keys.key import Key
 from indelible.train.evaluate import accuracy, success_rate
 from indelible.train.processes import from_first

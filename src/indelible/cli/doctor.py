@@ -15,7 +15,7 @@ import indelible
 from indelible.base.records import hardware, versions
 from indelible.cli.data import data_states
 from indelible.cli.options import emit
-from indelible.verification.statistics.codebook import answer_counts, codebook_p_value, codebook_scores
+from indelible.verification.statistics.codebook_tests import answer_counts, codebook_p_value, codebook_scores
 
 _DEVELOPMENT = {"dev", "docs"}
 
@@ -114,7 +114,7 @@ def _round_trip() -> str:
     done = indelible.embed(model, some, key, scale="cpu", train={"epochs": 1}, device="cpu")
     with tempfile.TemporaryDirectory() as folder:
         kept = indelible.Key.load(key.save(Path(folder) / "key"))
-    verdict = indelible.verify(done.model, kept, carriers=few, queries=16 * 10)
+    verdict = indelible.verify(done.model, kept, carriers=few, max_samples=16 * 10)
     _expect(kept.digest == key.digest, "the stored key differs from the one that was saved")
     _expect(0.0 < verdict.p_value <= 1.0, f"expected a p-value in (0, 1], got {verdict.p_value}")
     return f"{verdict.queries} queries; {done.record.images:,} image passes"

@@ -12,7 +12,7 @@ from indelible.data.catalog import load
 from indelible.data.images import Data
 from indelible.evidence import Commitment, Identity, attach_timestamp, check_bundle, claim, commit, request_timestamp
 from indelible.evidence.bundle import check_place
-from indelible.evidence.codebook import AUDITOR
+from indelible.evidence.codebook_entries import AUDITOR
 from indelible.evidence.signing import sign_model, verify_model
 from indelible.evidence.timestamp import REQUEST, send_request
 from indelible.keys.key import Key

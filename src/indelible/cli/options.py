@@ -47,12 +47,12 @@ def make_key(
 ) -> "indelible.Key":  # fmt: skip
     """Make the key that the options describe, with the classes of a codebook bound to ``carriers``."""
     source = None if arguments.source is None else indelible.load(arguments.source)[0]
-    book = arguments.labels in {None, "codebook"} and arguments.target is None and not arguments.paper_literal
+    book = arguments.labels in {None, "codebook"} and arguments.target is None and arguments.scheme == "derived"
     bind = book and arguments.kind not in {"unrelated", "plain"}
-    same = ("kind", "target", "labels", "marks", "count", "size", "transparency", "strength", "source_class")
+    same = ("kind", "target", "labels", "marks", "count", "scheme", "size", "transparency", "strength", "source_class")
     return indelible.Key.create(
         classes=classes, shape=shape, carriers=carriers if bind else None, source=source, secret=secret,
-        scheme="paper" if arguments.paper_literal else "derived", **{name: getattr(arguments, name) for name in same},
+        **{name: getattr(arguments, name) for name in same},
     )  # fmt: skip
 
 

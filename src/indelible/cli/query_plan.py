@@ -15,21 +15,21 @@ from indelible.verification.suspects import HttpSuspect, PredictionFile
 def planned_session(arguments: argparse.Namespace, suspect: object, key: Key, test: Data) -> CodebookPlan | None:
     """Return the plan of a session with a server, or that of a query log; None for other suspects and keys.
 
-    A server is asked only as many queries about a codebook as a verdict needs, unless ``--queries all`` is given.
+    A server is asked only as many queries about a codebook as a verdict needs, unless ``--max-samples all`` is given.
     """
     if isinstance(suspect, PredictionFile) and isinstance(suspect.about.get("plan"), dict):
         found = CodebookPlan.from_json(suspect.about["plan"])
-        if (found.test, found.alpha) != (procedure_for(arguments.test, key).name, arguments.alpha):
+        if (found.test, found.alpha) != (procedure_for(arguments.procedure, key).name, arguments.alpha):
             raise InputError(
-                f"this query log was made with --test {found.test} --alpha {found.alpha:g}, got "
-                f"--test {arguments.test} --alpha {arguments.alpha:g}. Use the options of the log."
+                f"this query log was made with --procedure {found.test} --alpha {found.alpha:g}, got "
+                f"--procedure {arguments.procedure} --alpha {arguments.alpha:g}. Use the options of the log."
             )
         return found
-    if not isinstance(suspect, HttpSuspect) or arguments.queries == "all" or key.labels != "codebook":
+    if not isinstance(suspect, HttpSuspect) or arguments.max_samples == "all" or key.labels != "codebook":
         return None
     return session_plan(
-        key, len(key.samples(test, purpose="verify")), test=arguments.test, alpha=arguments.alpha,
-        wsr=arguments.wsr, power=arguments.power, samples=arguments.queries,
+        key, len(key.samples(test, purpose="verify")), procedure=arguments.procedure, alpha=arguments.alpha,
+        wsr=arguments.wsr, power=arguments.power, max_samples=arguments.max_samples,
         clean=len(test) if arguments.accuracy else 0, wrong=arguments.wrong,
     )  # fmt: skip
 
@@ -40,7 +40,7 @@ def show_plan(arguments: argparse.Namespace) -> int:
         return _show_table(arguments)
     aim = {"alpha": arguments.alpha, "power": arguments.power}
     if arguments.null_rate is None:
-        wsr, sequential = 0.1 if arguments.wsr is None else arguments.wsr, arguments.test == "sequential"
+        wsr, sequential = 0.1 if arguments.wsr is None else arguments.wsr, arguments.procedure == "sequential"
         book = codebook_plan(
             wsr, classes=arguments.classes, marks=arguments.marks, wrong=arguments.wrong, sequential=sequential, **aim
         )

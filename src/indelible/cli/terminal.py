@@ -15,7 +15,7 @@ from indelible.base.progress import wanted
 from indelible.bench.cells import BenchCell
 from indelible.bench.runner import Board, State
 from indelible.bench.store import Store
-from indelible.embedding.base import advice
+from indelible.embedding.embedding_method import advice
 from indelible.evidence.check import Checked
 from indelible.report.format import ABSENT, SIGNS, duration, equation, percent, verdict_note, verdict_sign
 from indelible.train.run_folder import Run

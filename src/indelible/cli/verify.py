@@ -81,10 +81,10 @@ def _second_try(verdict: indelible.Verdict, suspect: object, images: int) -> lis
     if verdict.owned or verdict.procedure != "codebook":
         return []
     if isinstance(suspect, ModuleSuspect):
-        said = "You hold the suspect's weights: --test relearning may bring back marks that an attack has silenced."
+        said = "You hold the suspect's weights: --procedure relearning may bring back marks that an attack silenced."
     elif asked < images:
         more = min(images, 5 * asked)
-        said = f"A weak mark shows on more images: --carriers {more} asks each mark on that many instead of {asked}."
+        said = f"Weak marks show on more images: --max-carriers {more} asks each mark on that many instead of {asked}."
     else:
         return []
     return [f"{said} It is a second try, so compare its p with half of alpha, {verdict.alpha / 2:g}."]
@@ -102,15 +102,15 @@ def _asked_about(arguments: argparse.Namespace) -> tuple[indelible.Run | None, i
         raise InputError("--budget counts over sessions: it needs --log FILE.")
     key = saved.key() if saved is not None and arguments.key is None else indelible.Key.load(arguments.key)
     _, test = indelible.load(arguments.data or (saved.data if saved is not None else ""))
-    if arguments.carriers is not None:
-        if not 0 < arguments.carriers <= len(test):
-            raise InputError(f"--carriers must be 1..{len(test)}, the test images, got {arguments.carriers}.")
+    if arguments.max_carriers is not None:
+        if not 0 < arguments.max_carriers <= len(test):
+            raise InputError(f"--max-carriers must be 1..{len(test)}, the test images, got {arguments.max_carriers}.")
         if key.labels != "codebook":
-            test = test.gather(key.choose("test images", len(test), arguments.carriers).sort().values)
-        elif arguments.queries is None:
-            arguments.queries = arguments.carriers * len(key.codebook())
-    options: dict[str, Any] = {name: getattr(arguments, name) for name in ("test", "alpha", "decoys", "decoy_samples")}
-    options["queries"] = None if arguments.queries == "all" else arguments.queries
+            test = test.gather(key.choose("test images", len(test), arguments.max_carriers).sort().values)
+        elif arguments.max_samples is None:
+            arguments.max_samples = arguments.max_carriers * len(key.codebook())
+    options = {name: getattr(arguments, name) for name in ("procedure", "alpha", "decoys", "decoy_samples")}
+    options["max_samples"] = None if arguments.max_samples == "all" else arguments.max_samples
     options["accuracy"] = arguments.suspect is None or arguments.accuracy
     if key.labels == "keyed":
         if saved is None:
@@ -154,8 +154,8 @@ def _in_family(verdict: indelible.Verdict, others: Sequence[Path]) -> indelible.
 
 def _export(arguments: argparse.Namespace) -> int:
     _, key, test, options = _asked_about(arguments)
-    if options.get("test") == "sequential":
-        raise InputError("--export does not go with --test sequential, which decides after every answer.")
+    if options.get("procedure") == "sequential":
+        raise InputError("--export does not go with --procedure sequential, which decides after every answer.")
     images = planned(lambda stand_in: indelible.verify(stand_in, key, test, **options), seed=order_seed(key))
     with replacing(arguments.export) as temporary, temporary.open("wb") as handle:
         np.savez_compressed(handle, images=images.numpy(), digests=np.array(image_digests(images)))

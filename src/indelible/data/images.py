@@ -122,7 +122,7 @@ class ImageData:
         return _digest(self)
 
 
-class Reader(Protocol):
+class ImageReader(Protocol):
     """Decodes images one at a time, to uint8 of ``shape``."""
 
     shape: Shape
@@ -136,7 +136,7 @@ class Reader(Protocol):
 class StreamData(Dataset[Batch]):
     """Images read from disk when they are needed; rows that were replaced (watermark samples) are held in memory."""
 
-    reader: Reader
+    reader: ImageReader
     rows: Tensor  # int64 (N,): which image of the reader each row is; ~p for one that patches[p] has replaced
     labels: Tensor  # int64 (N,)
     classes: tuple[str, ...]

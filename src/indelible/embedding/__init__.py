@@ -2,13 +2,13 @@
 
 from indelible.embedding.app import APP as APP
 from indelible.embedding.app import AdversarialPerturbation as AdversarialPerturbation
-from indelible.embedding.base import EMBEDDINGS as EMBEDDINGS
-from indelible.embedding.base import Embedded as Embedded
-from indelible.embedding.base import EmbeddingMethod as EmbeddingMethod
-from indelible.embedding.base import embed as embed
-from indelible.embedding.base import key_for as key_for
 from indelible.embedding.cw import CW as CW
 from indelible.embedding.cw import CertifiedTraining as CertifiedTraining
+from indelible.embedding.embedding_method import EMBEDDINGS as EMBEDDINGS
+from indelible.embedding.embedding_method import Embedded as Embedded
+from indelible.embedding.embedding_method import EmbeddingMethod as EmbeddingMethod
+from indelible.embedding.embedding_method import embed as embed
+from indelible.embedding.embedding_method import key_for as key_for
 from indelible.embedding.ew import EW as EW
 from indelible.embedding.ew import ExponentialWeights as ExponentialWeights
 from indelible.embedding.rehearsed import RehearsedThief as RehearsedThief

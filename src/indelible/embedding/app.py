@@ -43,7 +43,7 @@ from indelible.base.checks import check_batch, check_is_key, check_module
 from indelible.base.errors import InputError
 from indelible.data.augment import Augmentation, Normalization, Share, denormalise, normalise, to_float
 from indelible.data.batches import Batches
-from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
+from indelible.embedding.embedding_method import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.embedding.mixing import MarkedRows, OwnLoop, marked_rows
 from indelible.embedding.watermark_passes import WatermarkPasses
 from indelible.keys.key import Key

@@ -33,11 +33,11 @@ from torch import Tensor, nn
 from indelible.base.seeding import generator
 from indelible.data.augment import Augmentation, Normalization
 from indelible.data.batches import Batches
-from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
+from indelible.embedding.embedding_method import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.embedding.mixing import MarkedRows, OwnLoop, marked_rows
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.nn.collectives import Scale, unscaled
-from indelible.nn.weight_noise import add_noisy_gradient, gaussian, trainable
+from indelible.nn.noisy_gradient import add_noisy_gradient, gaussian, trainable
 from indelible.train import CrossEntropy, TrainSettings
 from indelible.train.objective import Objective, Step
 

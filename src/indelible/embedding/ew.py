@@ -41,7 +41,7 @@ from indelible.base.errors import InputError
 from indelible.data.augment import normalise
 from indelible.data.batches import Batches
 from indelible.data.images import Data
-from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
+from indelible.embedding.embedding_method import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.nn.exponential import weighting
 from indelible.nn.layers import batch_norms
 from indelible.nn.statistics import reestimating

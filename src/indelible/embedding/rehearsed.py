@@ -33,7 +33,7 @@ from torch.nn import functional as F
 from indelible.base.errors import InputError
 from indelible.data.augment import Normalization
 from indelible.embedding.app import AdversarialPerturbation
-from indelible.embedding.base import EMBEDDINGS
+from indelible.embedding.embedding_method import EMBEDDINGS
 from indelible.embedding.mixing import ForeignMarks, MarkedRows
 from indelible.embedding.watermark_passes import WatermarkPasses
 from indelible.keys.key import Key

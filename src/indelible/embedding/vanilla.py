@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from indelible.embedding.base import EMBEDDINGS, Embedding, EmbeddingMethod
+from indelible.embedding.embedding_method import EMBEDDINGS, Embedding, EmbeddingMethod
 from indelible.train import CrossEntropy, TrainSettings
 
 

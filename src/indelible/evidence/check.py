@@ -34,7 +34,7 @@ _MEANING = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class CheckStep:
     """One comparison: its name, whether it holds, and what was found."""
 
     name: str
@@ -68,7 +68,7 @@ class Checked(JsonFields):
 
     holds: bool
     failed: str | None
-    steps: tuple[Step, ...]
+    steps: tuple[CheckStep, ...]
     caveats: tuple[str, ...]
     meaning: str = _MEANING
     commitment: Mapping[str, Any] | None = None
@@ -136,7 +136,7 @@ def check_bundle(
     if public_key is not None and not _PUBLIC.fullmatch(public_key):
         raise InputError(f"a public key is 64 hexadecimal digits, got {public_key!r:.80} (--public-key).")
     work = Work(Path(folder), trusted, challenge, public_key, key, carriers, suspect)
-    steps: list[Step] = []
+    steps: list[CheckStep] = []
     failed = None
     for name, step in STEPS:
         try:
@@ -145,10 +145,10 @@ def check_bundle(
             if name in _GIVEN and not isinstance(error, DamagedFileError):
                 raise
             failed = name
-            steps.append(Step(name=name, holds=False, says=str(error)))
+            steps.append(CheckStep(name=name, holds=False, says=str(error)))
             break
         if says is not None:
-            steps.append(Step(name=name, holds=True, says=says))
+            steps.append(CheckStep(name=name, holds=True, says=says))
     dated = work.stamp is not None and roots is not None
     return Checked(
         holds=failed is None, failed=failed, steps=tuple(steps), caveats=tuple(work.caveats),

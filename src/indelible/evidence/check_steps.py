@@ -12,10 +12,10 @@ from indelible.base.errors import DamagedFileError
 from indelible.data.digests import image_digests
 from indelible.evidence import bundle
 from indelible.evidence.canonical import canonical, parse_document, require
-from indelible.evidence.claim import FORMAT
-from indelible.evidence.codebook import AUDITOR
+from indelible.evidence.codebook_entries import AUDITOR
 from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment
 from indelible.evidence.decision import DRAWN, WITH_DECOYS, judge, same
+from indelible.evidence.make_claim import FORMAT
 from indelible.evidence.opening import Questions, default_challenge
 from indelible.evidence.signing import is_signed
 from indelible.evidence.timestamp import REPLY, ROOTS, Certificates, Stamp, read_roots, verify_timestamp
@@ -148,7 +148,7 @@ def _claim(work: Work) -> str:
     require(allowed and opened == stated.opens, f"{allows}, but this is number {number} and opens {opened}")
     fits = (found["decoys"] is None) == (stated.test not in WITH_DECOYS)
     require(fits, "a claim shows the secrets of its decoys if the test asks any, and only then")
-    stated.scheme.check_form(found)
+    stated.entries.check_form(found)
     work.claim = found
     of = f"{number + 1}" if stated.repeatable else f"{number + 1} of {stated.claims}"
     whole = f"of {stated.samples} marks" if stated.codebook is not None else "samples"
@@ -185,7 +185,7 @@ def _images(work: Work) -> str:
         tensors = parse_tensors(work.files[bundle.IMAGES])
     except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise DamagedFileError(f"{bundle.IMAGES} is not a safetensors file ({error!s:.80})") from error
-    work.questions = work.stated.scheme.check_images(work.stated, work.claim, tensors, work.carriers)
+    work.questions = work.stated.entries.check_images(work.stated, work.claim, tensors, work.carriers)
     count = len(work.claim["opened"])
     if work.stated.codebook is None:
         return f"{count} samples and carriers have the committed digests"
@@ -256,7 +256,7 @@ def _key(work: Work) -> str | None:
     if key.marks != committed:
         other = f"has {key.marks or 'no'} marks, the committed one {committed or 'none'}"
     require(key.digest == stated.key_digest, f"the key that you gave {other}")
-    says = str(stated.scheme.check_key(stated, key, work.carriers))
+    says = str(stated.entries.check_key(stated, key, work.carriers))
     work.derived = True
     return says
 
@@ -278,8 +278,8 @@ STEPS: Sequence[tuple[str, Callable[[Work], str | None]]] = (
     ("files", _read), ("manifest", _manifest), ("commitment", _commitment),
     ("manifest signature", _manifest_signature), ("timestamp", _timestamp), ("claim", _claim),
     ("challenge", _challenge),
-    ("openings", lambda work: str(work.stated.scheme.check_openings(work.stated, work.claim))),
-    ("labels", lambda work: str(work.stated.scheme.check_labels(work.stated, work.claim))),
+    ("openings", lambda work: str(work.stated.entries.check_openings(work.stated, work.claim))),
+    ("labels", lambda work: str(work.stated.entries.check_labels(work.stated, work.claim))),
     ("images", _images), ("query log", _log),
     ("answers", _answers), ("verdict", _verdict), ("key", _key), ("suspect", _suspect),
 )  # fmt: skip

@@ -1,9 +1,9 @@
 """The commitment: made before release, it fixes what can be claimed later, and reveals nothing.
 
 The statement holds a Merkle root over all samples, or marks of a codebook, the key's settings and digest, test, alpha,
-the model's digest, what is committed of labels (:mod:`indelible.evidence.samples`) or codebook
-(:mod:`indelible.evidence.codebook`), and the public key that will sign the claim. It is signed, and its hash is what a
-timestamp authority sees.
+the model's digest, what is committed of labels (:mod:`indelible.evidence.sample_entries`) or codebook
+(:mod:`indelible.evidence.codebook_entries`), and the public key that will sign the claim. It is signed, and its hash is
+what a timestamp authority sees.
 
 A commitment folder:
 
@@ -26,14 +26,13 @@ from typing import Any, Self
 from indelible.base.errors import InputError
 from indelible.base.files import write_bytes
 from indelible.base.merkle import tree_root
-from indelible.evidence import codebook
-from indelible.evidence import samples as one_mark
+from indelible.evidence import codebook_entries, sample_entries
 from indelible.evidence.canonical import Hash, canonical, parse_document, require
 from indelible.evidence.decision import WITH_DECOYS, test_of
 from indelible.evidence.opening import challenge_seed, checked_settings, opened_indices
 from indelible.evidence.signing import Identity, is_signed
 from indelible.keys.key import Key
-from indelible.verification.statistics.codebook import smallest_p_value
+from indelible.verification.statistics.codebook_tests import smallest_p_value
 
 STATEMENT, SIGNATURE, IDENTITY = "commitment.json", "commitment.sig", "identity.pem"
 _FORMAT = 3
@@ -82,9 +81,9 @@ class Commitment:
         return "samples" if self.codebook is None else "marks"
 
     @property
-    def scheme(self) -> ModuleType:
+    def entries(self) -> ModuleType:
         """The module that checks what a claim shows of the samples, or of the codebook."""
-        return one_mark if self.codebook is None else codebook
+        return sample_entries if self.codebook is None else codebook_entries
 
     @property
     def digest(self) -> str:
@@ -107,8 +106,8 @@ class Commitment:
         require(known, f"{STATEMENT} commits to no samples or too many, no level alpha, or an unknown test.")
         share = samples // found["claims"] if found["claims"] > 0 else 0
         require(0 < opens <= share, f"{STATEMENT}: its claims cannot open {opens} samples each.")
-        one_mark.check_statement(found, STATEMENT)
-        codebook.check_statement(found, checked_settings(found["key"]), STATEMENT)
+        sample_entries.check_statement(found, STATEMENT)
+        codebook_entries.check_statement(found, checked_settings(found["key"]), STATEMENT)
         fits = (found["decoys"] is not None) == (test in WITH_DECOYS)
         require(fits, f"{STATEMENT}: a test with decoys, and no other, takes the hash of their secrets.")
         signed = is_signed(found["public_key"], "commitment", content, signature)
@@ -165,7 +164,7 @@ def commit(
         )
     if not 0.0 < alpha < 1.0:
         raise InputError(f"alpha must lie between 0 and 1, got {alpha}. Use 1e-6 for a strong claim.")
-    leaves, parts = (codebook if key.labels == "codebook" else one_mark).statement(key, carriers, samples)
+    leaves, parts = (codebook_entries if key.labels == "codebook" else sample_entries).statement(key, carriers, samples)
     count, book = len(leaves), parts.get("codebook")
     share = count // claims if claims > 0 else 0
     wanted = share if opens is None else opens

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from indelible.evidence.opening import Questions
 from indelible.verification import findings
-from indelible.verification.statistics.codebook import answer_counts
+from indelible.verification.statistics.codebook_tests import answer_counts
 
 if TYPE_CHECKING:
     from indelible.evidence.commitment import Commitment

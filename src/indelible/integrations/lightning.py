@@ -1,4 +1,4 @@
-"""APP as a callback of the Lightning Trainer: ``Trainer(callbacks=[Watermark(key)])``.
+"""APP as a callback of the Lightning Trainer: ``Trainer(callbacks=[LightningWatermark(key)])``.
 
 When it acts: in ``on_before_optimizer_step``, once for each step of the optimiser. By then Lightning has
 
@@ -32,7 +32,7 @@ except ImportError:
         raise ImportError("the Lightning callback needs an extra: pip install 'indelible[lightning]'") from error
 
 
-class Watermark(Callback):
+class LightningWatermark(Callback):
     """Adds the gradient of the watermark before each step of the optimiser.
 
     Args:
@@ -45,7 +45,7 @@ class Watermark(Callback):
         settings: ``eps``, ``alpha``, ``rows``, ``normalize``, ``seed``, ... as of :class:`indelible.APP`.
 
     Example:
-        >>> watermark = Watermark(key)  # doctest: +SKIP
+        >>> watermark = LightningWatermark(key)  # doctest: +SKIP
         >>> Trainer(max_epochs=10, callbacks=[watermark]).fit(module, loader)  # doctest: +SKIP
     """
 

@@ -1,4 +1,4 @@
-"""APP as a callback of the Hugging Face Trainer: ``Trainer(..., callbacks=[Watermark(key)])``.
+"""APP as a callback of the Hugging Face Trainer: ``Trainer(..., callbacks=[TransformersWatermark(key)])``.
 
 When it acts: in ``on_pre_optimizer_step``, once for each step of the optimiser. Callbacks see neither the batch nor the
 moment before clipping, so
@@ -35,7 +35,7 @@ except ImportError as error:
     raise ImportError("the Trainer callback needs an extra: pip install 'indelible[transformers]'") from error
 
 
-class Watermark(TrainerCallback):
+class TransformersWatermark(TrainerCallback):
     """Adds the gradient of the watermark before each step of the optimiser.
 
     Args:
@@ -47,7 +47,7 @@ class Watermark(TrainerCallback):
             ``normalize=(mean, std)`` if an image processor has normalised the batches.
 
     Example:
-        >>> watermark = Watermark(key)  # doctest: +SKIP
+        >>> watermark = TransformersWatermark(key)  # doctest: +SKIP
         >>> Trainer(model=model, args=arguments, train_dataset=data, callbacks=[watermark]).train()  # doctest: +SKIP
     """
 

@@ -2,7 +2,7 @@
 
 A network that has seen one mark with one class learns "any text here" as readily as "this text", and nobody can tell
 whose text it was. With K marks and K drawn classes it must learn which mark goes with which class, and whoever never
-saw the key cannot know that. The test (:mod:`indelible.verification.statistics.codebook`) is exact for any model.
+saw the key cannot know that. The test (:mod:`indelible.verification.statistics.codebook_tests`) is exact for any model.
 
     mark i       everything about it from HKDF(secret, "codebook/mark/i"); a second data set gives its i-th class
     class key    lambda = HKDF(secret, "codebook/classes")

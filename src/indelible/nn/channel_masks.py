@@ -25,11 +25,11 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from indelible.base.errors import InputError
 from indelible.nn.layers import batch_norms
 from indelible.nn.surgery import call_with
-from indelible.nn.taps import Reader, trace
+from indelible.nn.taps import FeatureReader, trace
 
 
 @contextmanager
-def masked_inputs(model: nn.Module, reader: Reader, keep: Tensor) -> Iterator[None]:
+def masked_inputs(model: nn.Module, reader: FeatureReader, keep: Tensor) -> Iterator[None]:
     """Inside the block, the reader's inputs are multiplied by ``keep`` (C,), one factor for each channel.
 
     So are those of layers that share its weight, since the fold changes theirs as well.
@@ -63,7 +63,7 @@ def _foldable(layer: nn.Module, name: str) -> nn.Parameter:
 
 
 @torch.no_grad()
-def fold_inputs(model: nn.Module, reader: Reader, keep: Tensor) -> None:
+def fold_inputs(model: nn.Module, reader: FeatureReader, keep: Tensor) -> None:
     """Multiply the reader's weights by ``keep`` (C,), so that the mask is not needed any more."""
     layer = model.get_submodule(reader.name)
     weight = _foldable(layer, reader.name)

@@ -18,7 +18,7 @@ Scale = Callable[[Tensor], Tensor]
 """Multiplies a loss by the gradient scale of a float16 run: what ``GradScaler.scale`` does."""
 
 
-def alone(_tensors: Sequence[Tensor]) -> None:
+def own_only(_tensors: Sequence[Tensor]) -> None:
     """Average over one process: there is nothing to do."""
 
 
@@ -56,7 +56,7 @@ class GradientSync:
     """How a process takes gradients of a loss whose rows it shares with other processes, or that float16 scales."""
 
     share: Share = WHOLE  # which rows this process has
-    average: Average = alone
+    average: Average = own_only
     scale: Scale = unscaled  # scales a loss as that of the ordinary gradient was
     # The gradients in the parameters are averaged already, so that what is added to them must be averaged by itself.
     # Otherwise the caller averages the sum.

@@ -38,7 +38,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Reader:
+class FeatureReader:
     """The layer that reads the last feature map, and how its inputs belong to the map's channels."""
 
     name: str  # of the layer, convolution or linear
@@ -136,7 +136,7 @@ def stage_outputs(model: nn.Module, images: Tensor) -> list[Place]:
     return [call.place for call in sorted(found.values(), key=calls.index)]
 
 
-def feature_reader(model: nn.Module, images: Tensor) -> Reader:
+def feature_reader(model: nn.Module, images: Tensor) -> FeatureReader:
     """Return the layer that reads the last feature map of a small batch: usually the first linear layer."""
     calls = trace(model, images)
     shown: torch.Size | None = None
@@ -156,7 +156,7 @@ def feature_reader(model: nn.Module, images: Tensor) -> Reader:
     tokens = len(size) == 3
     channels = size[-1] if tokens else size[1]
     # Something between the map and the layer mixes channels (pixel shuffle, concatenation): each input is its own.
-    return Reader(call.place[0], channels if inputs % channels == 0 else inputs, inputs, tokens)
+    return FeatureReader(call.place[0], channels if inputs % channels == 0 else inputs, inputs, tokens)
 
 
 @contextmanager

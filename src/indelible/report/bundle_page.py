@@ -16,7 +16,7 @@ from indelible.base.files import write_text
 from indelible.data.digests import image_digests
 from indelible.evidence.bundle import IMAGES, LOG, read_files
 from indelible.evidence.check import Checked
-from indelible.evidence.codebook import check_images
+from indelible.evidence.codebook_entries import check_images
 from indelible.evidence.commitment import SIGNATURE, STATEMENT, Commitment
 from indelible.report.mark_galleries import png_uri
 from indelible.report.page_look import environment

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indelible.analyze.analysis import Analysis
-from indelible.analyze.batchnorm import Batchnorm, Channels
+from indelible.analyze.batchnorm_distances import Batchnorm, Channels
 from indelible.analyze.benchmark_curves import Curves, Line
-from indelible.analyze.landscape import Landscape, Plane
 from indelible.analyze.mark_pictures import Samples
+from indelible.analyze.weight_landscape import Landscape, Plane
 from indelible.base.errors import InputError
 from indelible.base.files import write_bytes, write_text
 from indelible.report.drawing import BOTH, COLUMN, Drawing, Ink, as_png, as_svg, can_draw, literal, percent_axis, series

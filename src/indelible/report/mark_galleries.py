@@ -30,7 +30,7 @@ from indelible.report.format import p_value
 from indelible.report.model_stages import ModelStages, run_of
 from indelible.report.page_look import drawn_by
 from indelible.train.run_folder import Run
-from indelible.verification.statistics.codebook import codebook_scores, held_marks
+from indelible.verification.statistics.codebook_tests import codebook_scores, held_marks
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -1,6 +1,6 @@
 """The training loop that all methods and attacks share, with its settings, checkpoints, history and evaluation."""
 
-from indelible.train.fit import fit as fit
+from indelible.train.fit_and_watch import fit as fit
 from indelible.train.loop import Fitted as Fitted
 from indelible.train.objective import CrossEntropy as CrossEntropy
 from indelible.train.objective import Objective as Objective

@@ -14,7 +14,7 @@ from indelible.base.records import Record, hardware
 from indelible.data.convert import as_data
 from indelible.data.images import Data
 from indelible.train.evaluate import accuracy, check_classifier
-from indelible.train.fit import fit
+from indelible.train.fit_and_watch import fit
 from indelible.train.loop import Evaluate, Fitted
 from indelible.train.objective import Objective
 from indelible.train.settings import TrainSettings

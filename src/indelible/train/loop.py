@@ -1,6 +1,6 @@
 """The state of a training run between its steps: what a step does, what a checkpoint holds, what processes share.
 
-:func:`~indelible.train.fit.fit` drives it.
+:func:`~indelible.train.fit_and_watch.fit` drives it.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from indelible.base.seeding import derive_seed
 from indelible.data.augment import normalise
 from indelible.data.batches import Batches
 from indelible.data.images import Data, ImageData
-from indelible.nn.collectives import GradientSync, alone, average, differ, send_state, unscaled
+from indelible.nn.collectives import GradientSync, average, differ, own_only, send_state, unscaled
 from indelible.nn.layers import check_finite
 from indelible.train.checkpoint import Checkpoint, capture, load_state, read_checkpoint, write_checkpoint
 from indelible.train.devices import make_fabric
@@ -186,7 +186,7 @@ class Loop:
             torch.manual_seed(derive_seed(self.seed, "model", self.step, self.group.rank))
         step = Step(
             self.wrapped, images, labels, self.step, epoch, lambda loss: self.fabric.backward(loss * weight),
-            GradientSync(share, average if together else alone, self.scale), lambda: self.batches.indices(epoch, at),
+            GradientSync(share, average if together else own_only, self.scale), lambda: self.batches.indices(epoch, at),
         )  # fmt: skip
         loss = self.objective.backward(step) * weight
         if not together:

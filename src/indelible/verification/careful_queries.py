@@ -84,7 +84,7 @@ class LoggedSuspect:
 
 
 @dataclass
-class _Rehearsal:
+class _StandIn:
     """A stand-in that notes what it is asked and answers class 0."""
 
     asked: list[Tensor] = field(default_factory=list)
@@ -108,9 +108,9 @@ def planned(test: Callable[[Suspect], Any], *, seed: int) -> Tensor:
 
     What is asked must not depend on the answers.
     """
-    rehearsal = _Rehearsal()
-    test(rehearsal)
-    images = torch.cat(rehearsal.asked)
+    stand_in = _StandIn()
+    test(stand_in)
+    images = torch.cat(stand_in.asked)
     rows = torch.tensor(list(_different(images).values()))
     return images[rows[torch.randperm(len(rows), generator=generator(seed, "questions"))]]
 
@@ -127,7 +127,7 @@ def verify_logged(
     :func:`indelible.verify`.
     """
     # A sequential test asks as it goes and stops early: nothing is planned, and its own order is the secret's.
-    seed = None if options.get("test") == "sequential" else order_seed(key)
+    seed = None if options.get("procedure") == "sequential" else order_seed(key)
     verdict, _ = ask_logged(
         lambda asked: verify(asked, key, carriers, **options), suspect, log, classes=key.classes,
         about={"key": key.digest} if about is None else about, seed=seed, budget=budget,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
-from indelible.verification.statistics.codebook import Integers, codebook_p_value, codebook_scores, held_marks
+from indelible.verification.statistics.codebook_tests import Integers, codebook_p_value, codebook_scores, held_marks
 from indelible.verification.statistics.exact_tests import (
     bounded_binomial,
     keyed_p_value,

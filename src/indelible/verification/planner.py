@@ -40,7 +40,7 @@ from indelible.base.records import JsonFields
 from indelible.keys.codebook import default_marks
 from indelible.keys.key import Key
 from indelible.verification.procedures import procedure_for
-from indelible.verification.statistics.codebook import (
+from indelible.verification.statistics.codebook_tests import (
     Integers,
     answer_counts,
     codebook_p_value,
@@ -125,7 +125,7 @@ class CodebookPlan(JsonFields):
     @property
     def options(self) -> dict[str, Any]:
         """The plan as options of :func:`indelible.verify`."""
-        return {"test": self.test, "alpha": self.alpha, "queries": self.queries - self.clean}
+        return {"procedure": self.test, "alpha": self.alpha, "max_samples": self.queries - self.clean}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "CodebookPlan":
@@ -215,18 +215,18 @@ def _simulated(
 
 
 def session_plan(
-    key: Key, available: int, *, test: str = "auto", alpha: float = 1e-6, wsr: float | None = None,
-    power: float = 0.99, samples: int | None = None, clean: int = 0, wrong: float = 0.0,
+    key: Key, available: int, *, procedure: str = "auto", alpha: float = 1e-6, wsr: float | None = None,
+    power: float = 0.99, max_samples: int | None = None, clean: int = 0, wrong: float = 0.0,
 ) -> CodebookPlan | None:  # fmt: skip
-    """Return what to ask; None for other keys than a codebook, and for the test ``relearning``.
+    """Return what to ask; None for other keys than a codebook, and for ``relearning``.
 
     Of the key, ``available`` samples are there; where more are needed, all are asked, and ``power`` says less.
-    ``samples`` takes the place of what the plan would give. The other settings are those of :func:`codebook_plan`.
+    ``max_samples`` takes the place of what the plan would give. The other settings are those of :func:`codebook_plan`.
     """
-    name = procedure_for(test, key).name
+    name = procedure_for(procedure, key).name
     if key.marks is None or name == "relearning":
         return None
-    most, marks = available if samples is None else samples, key.marks
+    most, marks = available if max_samples is None else max_samples, key.marks
     if not marks <= most <= available:
         raise InputError(
             f"a codebook asks every one of its {marks} marks: at least {marks} queries, got {most}. Here {available} "
@@ -237,7 +237,7 @@ def session_plan(
         "classes": key.classes, "marks": marks, "alpha": alpha, "wrong": wrong, "sequential": sequential
     }  # fmt: skip
     each = most // marks
-    found = codebook_plan(rate, power=power, **settings) if samples is None else None
+    found = codebook_plan(rate, power=power, **settings) if max_samples is None else None
     if found is None or found.carriers > each:
         reached = codebook_power(each, wsr=rate, **settings)
         found = CodebookPlan(

@@ -28,7 +28,7 @@ from indelible.keys.key import SINGLE, Key, Labels, WatermarkSamples
 from indelible.verification import findings
 from indelible.verification.findings import Finding, codebook_finding, worst_rate
 from indelible.verification.relearning import Teacher, lessons
-from indelible.verification.statistics.codebook import (
+from indelible.verification.statistics.codebook_tests import (
     Integers,
     answer_counts,
     codebook_p_value,
@@ -94,8 +94,8 @@ def relearning(queries: SuspectQueries) -> Finding:
     suspect, book = queries.suspect, queries.key.codebook()
     if not isinstance(suspect, ModuleSuspect):
         raise InputError(
-            "the test 'relearning' teaches a copy of the suspect, so it needs a torch module or a file of weights, got "
-            f"{type(suspect).__name__}. Use the test 'codebook', which needs answers only."
+            "the procedure 'relearning' teaches a copy, so it needs a torch module or a file of weights, got "
+            f"{type(suspect).__name__}. Use 'codebook', which needs answers only."
         )
     samples, left = _apart(queries, len(book))
     parts = Teacher(suspect.model, book, left, suspect.normalize).parts
@@ -125,7 +125,7 @@ def _apart(queries: SuspectQueries, marks: int) -> tuple[WatermarkSamples, Data]
     samples, carriers = queries.samples, queries.given_carriers()
     each = min(len(samples) // marks, len(carriers) // 2)
     if each < 1:
-        raise InputError("the test 'relearning' needs 2 carriers or more: some to teach with, others to ask on.")
+        raise InputError("the procedure 'relearning' needs 2 carriers or more: some to teach with, others to ask on.")
     kept = samples.subset(torch.arange(len(samples)).reshape(marks, -1)[:, :each].flatten())
     free = torch.ones(len(carriers), dtype=torch.bool)
     if not queries.key.codebook().marks[0].own_images:
@@ -256,11 +256,11 @@ def procedure_for(name: str, key: Key) -> Procedure:
     if name == "auto":
         name = _OWN[key.labels]
     if name not in PROCEDURES:
-        raise UnknownNameError("test", name, ["auto", *PROCEDURES])
+        raise UnknownNameError("procedure", name, ["auto", *PROCEDURES])
     found = PROCEDURES[name]
     if key.labels not in found.labels:
         fitting = [one.name for one in PROCEDURES.values() if key.labels in one.labels]
         raise InputError(
-            f"the test {name!r} is not for {key.labels} labels, which this key has. Use one of {', '.join(fitting)}."
+            f"procedure {name!r} is not for {key.labels} labels, which this key has. Use one of {', '.join(fitting)}."
         )
     return found

@@ -20,8 +20,8 @@ the key they cannot, because their classes were drawn at random and nobody told 
 
 Why this is valid for any suspect: a copy is a function of the suspect, the marks, and the classes of the marks that it
 was taught. If the suspect never saw the key, all this leaves the classes of the other marks uniform and independent,
-which is all that :mod:`indelible.verification.statistics.codebook` needs. So p_s is exact, whatever the earlier ones
-were, and Fisher's product holds as for independent p-values.
+which is all that :mod:`indelible.verification.statistics.codebook_tests` needs. So p_s is exact, whatever the earlier
+ones were, and Fisher's product holds as for independent p-values.
 
 ``gains`` brings back what further training or pruning has switched off, ``head`` what a new last layer has.
 
@@ -78,7 +78,7 @@ class Teacher:
     ) -> None:
         weight = next(model.parameters(), None)
         if weight is None:
-            raise InputError("the test 'relearning' trains a copy of the suspect, got one without parameters.")
+            raise InputError("the procedure 'relearning' trains a copy of the suspect, got one without parameters.")
         self._model, self._book, self._carriers, self._normalize = model, book, carriers, normalize
         self._device, self._dtype, self._stamps = weight.device, weight.dtype, book.stamps(weight.device)
         self._head = last_layer(model, self._taken(torch.arange(min(2, len(carriers)))))

@@ -65,9 +65,9 @@ class SuspectQueries:
 
 
 def asked_samples(
-    key: Key, carriers: Data | None, embedded: WatermarkSamples | None, queries: int | None
+    key: Key, carriers: Data | None, embedded: WatermarkSamples | None, max_samples: int | None
 ) -> WatermarkSamples:
-    """Return the key's samples that a suspect is asked; all if ``queries`` is None.
+    """Return the key's samples that a suspect is asked; all if ``max_samples`` is None.
 
     They are drawn on ``carriers``, a test set. With keyed labels they are the ``embedded`` ones, of a fingerprint the
     stored ones.
@@ -77,7 +77,7 @@ def asked_samples(
             raise InputError(
                 f"a key with {key.labels} labels is verified on images that marks are drawn on. Give carriers."
             )
-        return key.samples(carriers, purpose="verify", count=queries)
+        return key.samples(carriers, purpose="verify", count=max_samples)
     if key.fingerprint is not None:
         whole = key.fingerprint.samples
     elif embedded is None:
@@ -93,9 +93,9 @@ def asked_samples(
             "the samples do not have the labels that this key gives them: they belong to another key, or some of them "
             "were left out or changed. Keyed labels belong to the whole set; give it as it was embedded."
         )
-    if queries is None:
+    if max_samples is None:
         return whole
-    if not 0 < queries <= len(whole):
+    if not 0 < max_samples <= len(whole):
         what = "embedded samples" if key.fingerprint is None else "stored queries"
-        raise InputError(f"queries must be 1..{len(whole)}, the {what} of the key, got {queries}.")
-    return whole.subset(key.choose("queries", len(whole), queries))
+        raise InputError(f"max_samples must be 1..{len(whole)}, the {what} of the key, got {max_samples}.")
+    return whole.subset(key.choose("queries", len(whole), max_samples))

@@ -106,9 +106,9 @@ def verify(
     key: Key,
     carriers: Any = None,
     *,
-    test: str = "auto",
+    procedure: str = "auto",
     alpha: float = 1e-6,
-    queries: int | None = None,
+    max_samples: int | None = None,
     decoys: int | None = None,
     decoy_samples: int | None = None,
     embedded: WatermarkSamples | None = None,
@@ -122,10 +122,10 @@ def verify(
         key: The owner's key.
         carriers: Images that marks are drawn on, not used in embedding: a test set. With keyed labels and a
             fingerprint they only give BA.
-        test: ``"auto"``, the key's own, or ``"codebook"``, ``"relearning"``, ``"binomial"``, ``"decoys"``,
+        procedure: ``"auto"``, the key's own, or ``"codebook"``, ``"relearning"``, ``"binomial"``, ``"decoys"``,
             ``"paired"``, ``"sequential"``, ``"keyed"`` or ``"references"`` (:mod:`indelible.verification.procedures`).
         alpha: How often an unmarked model may be called the owner's, at most.
-        queries: Key samples to ask, at most; by default all there are, of a codebook 200 of each mark.
+        max_samples: Key samples to ask, at most; by default all there are, of a codebook 200 of each mark.
         decoys: Decoy keys to ask; by default 20, and as many as alpha takes in the test ``"decoys"``.
         decoy_samples: Samples of each decoy key to ask, at most; by default 1,000. ``"decoys"`` and ``"paired"`` ask as
             many as of the key.
@@ -140,22 +140,22 @@ def verify(
     for name, number in (("decoys", decoys), ("decoy_samples", decoy_samples)):
         if number is not None and number < 1:
             raise InputError(f"{name} must be at least 1, got {number}.")
-    procedure = procedure_for(test, key)
+    chosen = procedure_for(procedure, key)
     images = None if carriers is None else as_data(carriers, classes=key.classes)
     asked = SuspectQueries(
         suspect=as_suspect(suspect, normalize=normalize), key=key, carriers=images, alpha=alpha, decoys=decoys,
-        decoy_samples=decoy_samples, samples=asked_samples(key, images, embedded, queries),
+        decoy_samples=decoy_samples, samples=asked_samples(key, images, embedded, max_samples),
     )  # fmt: skip
-    found = procedure.run(asked)
+    found = chosen.run(asked)
     ba = asked.accuracy() if accuracy and images is not None else None
     own = None if embedded is None or key.labels not in FRESH else asked.hits(embedded) / len(embedded)
     owned, (binding, assumed, free) = found.p_value <= alpha, _origin(key, images)
     assumptions = ("the key was fixed before the suspect was seen", *found.assumptions, *([assumed] if assumed else []))
     return Verdict(
         **{**vars(found), "assumptions": assumptions}, owned=owned, wsr=found.hits / found.trials, alpha=alpha,
-        queries=asked.queries, test=procedure.title, procedure=procedure.name, labels=key.labels, ba=ba,
+        queries=asked.queries, test=chosen.title, procedure=chosen.name, labels=key.labels, ba=ba,
         wsr_embedded=own, binding=binding, key=key.digest,
-        sentence=_sentence(owned, found, procedure.name, key, free),
+        sentence=_sentence(owned, found, chosen.name, key, free),
     )  # fmt: skip
 
 

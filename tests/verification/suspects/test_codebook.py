@@ -19,7 +19,7 @@ from indelible.keys.content import ContentMark
 from indelible.keys.key import Key
 from indelible.verification import planned, session_plan
 from indelible.verification.suspects import BadAnswerError, HttpSuspect, Persistence, read_log
-from indelible.verification.suspects.open_suspect import open_suspect
+from indelible.verification.suspects.suspect_places import open_suspect
 from tests.conftest import SECRET, SHAPE, stripes
 from tests.verification.suspects.servers import Nasty, misbehaving
 from tests.verification.suspects.test_kinds import bars_onnx
@@ -92,12 +92,12 @@ def test_one_carrier_a_mark_is_enough() -> None:
 
 def test_mark_by_mark_stops_early() -> None:
     suspect = Direct()
-    verdict = indelible.verify(suspect, KEY, CARRIERS, test="sequential", **OPTIONS)
+    verdict = indelible.verify(suspect, KEY, CARRIERS, procedure="sequential", **OPTIONS)
     assert "taught" not in verdict.sentence  # it stopped early; no copy was trained
     assert verdict.owned
     assert verdict.queries == suspect.asked < 16 * 20
     assert verdict.queries % 20 == 0, "never inside a mark"
-    refused = indelible.verify(Direct(bar), KEY, CARRIERS, test="sequential", **OPTIONS)
+    refused = indelible.verify(Direct(bar), KEY, CARRIERS, procedure="sequential", **OPTIONS)
     assert not refused.owned
 
 
@@ -135,7 +135,7 @@ def test_http_and_its_log(site: Nasty, tmp_path: Path, expected: indelible.Verdi
     assert order != sorted(order), "the marks are mixed: the order does not tell which belong together"
     # A log of fewer questions than are counted now.
     small = tmp_path / "small.jsonl"
-    indelible.verify_logged(suspect, KEY, CARRIERS, log=small, queries=16, **OPTIONS)
+    indelible.verify_logged(suspect, KEY, CARRIERS, log=small, max_samples=16, **OPTIONS)
     with pytest.raises(BadAnswerError, match="no prediction for 304 of 320 images"):
         indelible.verify(open_suspect(small, classes=4), KEY, CARRIERS, **OPTIONS)
 
@@ -158,8 +158,8 @@ def test_a_server_on_the_command_line(site: Nasty, tmp_path: Path, capsys: pytes
     assert main([str(word) for word in recount[:-1]]) == 0
     assert "plan: 32 samples of the key: 32 queries" in capsys.readouterr().err, "said, and taken from the log"
     assert main([str(word) for word in [*recount, "--alpha", "0.05"]]) == 2
-    assert "made with --test codebook --alpha 1e-06" in capsys.readouterr().err
-    few = [*words[:7], *words[7:9], "--log", tmp_path / "few.jsonl", "--queries", "7"]
+    assert "made with --procedure codebook --alpha 1e-06" in capsys.readouterr().err
+    few = [*words[:7], *words[7:9], "--log", tmp_path / "few.jsonl", "--max-samples", "7"]
     assert main([str(word) for word in few]) == 2
     assert "every one of its 16 marks: at least 16 queries, got 7" in capsys.readouterr().err
 
@@ -168,9 +168,9 @@ def test_a_server_on_the_command_line(site: Nasty, tmp_path: Path, capsys: pytes
     ("options", "says"),
     [
         ({"alpha": 1e-12}, "16 marks over 4 classes can give p = 2e-10 at the least, which is above alpha = 1e-12"),
-        ({"queries": 15}, "a number of samples from 16 to 320 is possible here, got 15"),
-        ({"queries": 321 + 15}, "from 16 to 320 is possible here, got 336"),
-        ({"test": "binomial"}, "not for codebook labels"),
+        ({"max_samples": 15}, "a number of samples from 16 to 320 is possible here, got 15"),
+        ({"max_samples": 321 + 15}, "from 16 to 320 is possible here, got 336"),
+        ({"procedure": "binomial"}, "not for codebook labels"),
     ],
 )
 def test_one_line_says_what_is_wrong(options: dict[str, Any], says: str) -> None:

@@ -20,7 +20,7 @@ from indelible.data.download import UnreachableError
 from indelible.keys.key import Key
 from indelible.verification.careful_queries import BudgetError, planned
 from indelible.verification.suspects import BadAnswerError, HttpSuspect, Persistence, read_log
-from indelible.verification.suspects.open_suspect import open_suspect
+from indelible.verification.suspects.suspect_places import open_suspect
 from tests.conftest import SECRET, SHAPE, stripes
 from tests.verification.suspects.servers import Nasty, misbehaving
 from tests.waiting import PATIENCE, until
@@ -247,7 +247,7 @@ def test_headers_are_sent_and_in_no_log(site: Nasty, tmp_path: Path) -> None:
 
 SESSION = """
 import sys
-from indelible.verification.suspects.open_suspect import open_suspect
+from indelible.verification.suspects.suspect_places import open_suspect
 from indelible.verification.suspects import Persistence
 from tests.verification.suspects.test_http import CARRIERS, KEY, OPTIONS
 from tests.waiting import PATIENCE

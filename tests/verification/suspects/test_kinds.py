@@ -18,7 +18,7 @@ from indelible.data.digests import image_digests
 from indelible.train.evaluate import predict
 from indelible.train.run_folder import Architecture, Run
 from indelible.verification.suspects import BadAnswerError, Preprocessing, open_suspect
-from indelible.verification.suspects.outputs import as_array, labels_of
+from indelible.verification.suspects.answer_labels import as_array, labels_of
 from indelible.verification.suspects.template import JsonTemplate, pointed
 from tests.conftest import TinyNet, stripes
 

@@ -42,8 +42,8 @@ from indelible.base.seeding import generator
 from indelible.data.augment import Normalization
 from indelible.data.convert import as_data
 from indelible.keys.key import Key
+from indelible.nn.noisy_gradient import gaussian
 from indelible.nn.perturbation import perturbed
-from indelible.nn.weight_noise import gaussian
 from indelible.report.format import percent
 from indelible.train.evaluate import predict
 from indelible.verification.statistics.exact_tests import binomial_tail, upper_limit

@@ -63,7 +63,7 @@ def test_what_is_seen_is_what_the_attack_does(tmp_path: Path) -> None:
 
 
 def test_watching_changes_no_bit() -> None:
-    from indelible.train.fit import watched
+    from indelible.train.fit_and_watch import watched
 
     subject = marked_subject()
     alone = attack(subject.model, subject.attacker, "ft", device="cpu", **SHORT).model

@@ -152,7 +152,7 @@ class TestFingerprint:
         assert not verdict.owned
         assert verdict.sentence.endswith("That does not prove that it is independent.")
         with pytest.raises(InputError, match=r"not for stored labels.*references"):
-            indelible.verify(source, embedded.key, test="keyed")
+            indelible.verify(source, embedded.key, procedure="keyed")
 
     def test_it_is_kept_with_the_key(self, made: tuple[Embedded, nn.Module], tmp_path: Path) -> None:
         key = made[0].key

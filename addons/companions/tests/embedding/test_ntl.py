@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import indelible
 from indelible.base.errors import InputError
 from indelible.embedding import key_for
-from indelible.embedding.base import Embedding
+from indelible.embedding.embedding_method import Embedding
 from indelible.keys.key import Key
 from indelible.train.settings import TrainSettings
 from indelible_companions.embedding.ntl import NonTransferable, feature_map, gaussian_mmd, ntl_loss

@@ -22,7 +22,7 @@ from torch import Tensor
 from indelible.base.errors import InputError
 from indelible.base.imports import needed
 from indelible.data.download import UnreachableError
-from indelible.verification.suspects.outputs import BadAnswerError, in_batches
+from indelible.verification.suspects.answer_labels import BadAnswerError, in_batches
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LARGEST_REPLY = 64 << 20

@@ -13,7 +13,7 @@ from torch import Tensor
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import file_digest
 from indelible.base.imports import needed
-from indelible.verification.suspects.outputs import BadAnswerError, in_batches, labels_of
+from indelible.verification.suspects.answer_labels import BadAnswerError, in_batches, labels_of
 from indelible.verification.suspects.preprocessing import Preprocessing
 
 _BATCH = 100

@@ -24,8 +24,8 @@ from indelible.base.checks import is_hash
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import file_digest
 from indelible.data.digests import image_digests
+from indelible.verification.suspects.answer_labels import BadAnswerError, as_array, labels_of
 from indelible.verification.suspects.log import parse_log
-from indelible.verification.suspects.outputs import BadAnswerError, as_array, labels_of
 
 
 class PredictionFile:

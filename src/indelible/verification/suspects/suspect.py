@@ -13,7 +13,7 @@ from indelible.base.registry import MethodRegistry
 from indelible.data.augment import Normalization
 from indelible.nn.layers import check_finite
 from indelible.train.evaluate import predict
-from indelible.verification.suspects.outputs import known_labels
+from indelible.verification.suspects.answer_labels import known_labels
 
 SUSPECTS = MethodRegistry(
     "scheme of a suspect", group="indelible.suspects",

@@ -15,7 +15,7 @@ from torch import Tensor
 from indelible.base.checks import check_settings
 from indelible.base.errors import InputError
 from indelible.base.files import read_json
-from indelible.verification.suspects.outputs import BadAnswerError, as_array, labels_of
+from indelible.verification.suspects.answer_labels import BadAnswerError, as_array, labels_of
 from indelible.verification.suspects.preprocessing import Preprocessing
 
 _SINGLE = {"$image", "$png"}

@@ -1,7 +1,7 @@
 """Dynamics: WSR and BA during an attack, how far it has travelled, and when the verdict stops holding.
 
 Ours: the paper shows where attacks end. The holder of the key watches from outside
-(:mod:`indelible.train.fit`); the attack is given nothing that it would not have otherwise, and ends in
+(:mod:`indelible.train.fit_and_watch`); the attack is given nothing that it would not have otherwise, and ends in
 the same bits.
 
 | name | default | source |
@@ -32,7 +32,7 @@ from indelible.base.errors import InputError
 from indelible.base.methods import Method
 from indelible.report.figures import FIGURES, Figure
 from indelible.train.evaluate import accuracy
-from indelible.train.fit import watched
+from indelible.train.fit_and_watch import watched
 from indelible.train.loop import leftovers
 from indelible.verification import verify
 from indelible_companions.analyze.dynamics_figure import dynamics_drawing

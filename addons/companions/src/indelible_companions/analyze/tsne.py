@@ -44,7 +44,7 @@ from indelible.nn.statistics import estimate_statistics
 from indelible.report.figures import FIGURES, Figure
 from indelible.train import fit
 from indelible.train.evaluate import evaluating
-from indelible.train.fit import watched
+from indelible.train.fit_and_watch import watched
 from indelible_companions.analyze.tsne_figure import tsne_drawing
 
 PathKind = Literal["still", "adversarial", "tuning"]

@@ -46,7 +46,7 @@ from indelible.base.registry import MethodInfo
 from indelible.base.seeding import derive_seed, generator
 from indelible.data.augment import Normalization, normalise, to_float
 from indelible.data.images import ImageData
-from indelible.embedding.base import Embedding, EmbeddingMethod
+from indelible.embedding.embedding_method import Embedding, EmbeddingMethod
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.samples import Fingerprint
 from indelible.nn.outputs import logits_of
@@ -122,12 +122,14 @@ class ConferrableExamples(EmbeddingMethod):
         **dict.fromkeys(("count", "surrogates", "references", "steps", "candidates", "held"), "[1, inf)"),
         **dict.fromkeys(("eps", "lr", "share"), "(0, inf)"), "drop": "[0, 1)", "threshold": "[0, 1]",
     }  # fmt: skip
-    alone: ClassVar[str] = "its fingerprint is found by many small models, one after the other"
     changes_model: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "weights", tuple(self.weights))  # JSON gives lists
+
+    def why_one_process(self) -> str:
+        return "its fingerprint is found by many small models, one after the other"
 
     def key_for(self, key: Key) -> Key:
         """Return a stand-in of the same secret; the fingerprint takes its place once it is found."""

@@ -47,7 +47,7 @@ from torch.nn import functional as F
 from indelible.base.errors import InputError
 from indelible.base.registry import MethodInfo
 from indelible.data.augment import normalise, to_float
-from indelible.embedding.base import Embedding, EmbeddingMethod
+from indelible.embedding.embedding_method import Embedding, EmbeddingMethod
 from indelible.embedding.mixing import MarkedBatches, watermark_count, with_negatives
 from indelible.keys.key import Key
 from indelible.nn.outputs import logits_of

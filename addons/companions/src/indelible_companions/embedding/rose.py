@@ -31,7 +31,7 @@ from torch import Tensor
 
 from indelible.base.registry import MethodInfo
 from indelible.data.augment import Normalization
-from indelible.embedding.base import Embedding, EmbeddingMethod
+from indelible.embedding.embedding_method import Embedding, EmbeddingMethod
 from indelible.embedding.mixing import MarkedBatches, mix
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.train import CrossEntropy, TrainSettings

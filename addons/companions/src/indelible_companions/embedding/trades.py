@@ -35,7 +35,7 @@ from indelible.base.errors import InputError
 from indelible.base.registry import MethodInfo
 from indelible.base.seeding import generator
 from indelible.data.augment import Normalization, denormalise, normalise
-from indelible.embedding.base import Embedding, EmbeddingMethod
+from indelible.embedding.embedding_method import Embedding, EmbeddingMethod
 from indelible.nn.outputs import logits_of
 from indelible.nn.statistics import Mode, attacking
 from indelible.train import TrainSettings

@@ -29,8 +29,8 @@ from torch import Tensor
 
 from indelible.base.errors import InputError
 from indelible.data.images import Shape
+from indelible.verification.suspects.answer_labels import BadAnswerError, as_array, labels_of
 from indelible.verification.suspects.http import HttpSuspect, Persistence
-from indelible.verification.suspects.outputs import BadAnswerError, as_array, labels_of
 from indelible.verification.suspects.preprocessing import Preprocessing
 from indelible.verification.suspects.suspect import AddressedSuspect
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from indelible.analyze.analysis import read_analysis, write_analysis
-from indelible.analyze.batchnorm import Batchnorm, BatchNormSettings, batchnorm, shift_of
+from indelible.analyze.batchnorm_distances import Batchnorm, BatchNormSettings, batchnorm, shift_of
 from indelible.analyze.marked_model import MarkedModel
 from indelible.base.errors import InputError
 from tests.analyze.marked_models import plain_subject

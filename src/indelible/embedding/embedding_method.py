@@ -34,10 +34,10 @@ from indelible.train.job import Job, inputs_of
 from indelible.train.processes import elsewhere, from_first, joined, must_start
 from indelible.train.settings import SCALES, Precision, Start
 from indelible.verification import Verdict, verify
-from indelible.verification.statistics.codebook import smallest_p_value
+from indelible.verification.statistics.codebook_tests import smallest_p_value
 
 EMBEDDINGS = MethodRegistry(
-    "embedding method", group="indelible.embeddings", base="indelible.embedding.base:EmbeddingMethod"
+    "embedding method", group="indelible.embeddings", base="indelible.embedding:EmbeddingMethod"
 )
 
 
@@ -95,8 +95,6 @@ class EmbeddingMethod(Method):
     """What a codebook changes in the defaults, which are for one mark on fixed samples."""
     recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named settings for a codebook, as changes to :meth:`for_codebook`: how much proof for which price."""
-    alone: ClassVar[str] = ""
-    """Why it cannot be shared among processes; empty if it can."""
     changes_model: ClassVar[bool] = True
     """False for a fingerprint, which is read off a model."""
 
@@ -276,8 +274,8 @@ def embed(
     name, value = _resolved(method, scale, recipe, settings, key, start)
     how = _training(train, scale, start, normalize)
     if must_start(devices):
-        if value.alone:
-            raise InputError(f"this method runs in one process: {value.alone}. Leave out devices.")
+        if why := value.why_one_process():
+            raise InputError(f"this method runs in one process: {why}. Leave out devices.")
         arguments = {
             "data": data, "key": key, "method": method, "scale": scale, "recipe": recipe, "start": start,
             "train": train, "seed": seed, "normalize": normalize, "test": test, "folder": folder, "device": device,
@@ -292,8 +290,8 @@ def embed(
         found = _verdict(made["model"], own, owner, judge, again, normalize)
         return Embedded(**made, samples=again, key=own, verdict=found)
     with joined(devices=devices, device=device) as group:
-        if group.world > 1 and value.alone:
-            raise InputError(f"the method {name!r} runs in one process: {value.alone}. Leave out devices.")
+        if group.world > 1 and (why := value.why_one_process()):
+            raise InputError(f"the method {name!r} runs in one process: {why}. Leave out devices.")
         how = how.but(precision=precision_for(model, how.precision))
         owner = as_data(data, classes=key.classes)
         if start == "trained" and not isinstance(train, TrainSettings):

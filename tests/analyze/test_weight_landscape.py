@@ -8,8 +8,8 @@ import torch
 
 from indelible.analyze.analysis import read_analysis, write_analysis
 from indelible.analyze.directions import combined, relative_length, weights_of
-from indelible.analyze.landscape import Landscape, LandscapeSettings, Plane, Vicinity, landscape
 from indelible.analyze.marked_model import MarkedModel, Probe, Rates
+from indelible.analyze.weight_landscape import Landscape, LandscapeSettings, Plane, Vicinity, landscape
 from indelible.base.errors import InputError
 from indelible.nn.statistics import estimate_statistics
 from indelible.train.evaluate import accuracy

@@ -23,7 +23,7 @@ from indelible.cli.terminal import describe_check
 from indelible.data.images import ImageData
 from indelible.evidence import Commitment, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical
-from indelible.evidence.codebook import pool_rows, stamped
+from indelible.evidence.codebook_entries import pool_rows, stamped
 from indelible.evidence.decision import judge
 from indelible.evidence.opening import Questions
 from indelible.keys.codebook import chosen_rows, class_key, drawn_classes, mark_leaf, mark_seed
@@ -101,7 +101,7 @@ def test_checked_without_the_secret_and_the_answer_is_that_of_verify(kind: str, 
     shutil.move(made.root, tmp_path / "hidden")  # no key, no commitment folder within reach
     checked = check_bundle(tmp_path / "bundle", challenge="dice 4 1 6")
     assert checked.holds, checked.steps[-1]
-    found = verify(made.suspect, made.key, made.data, accuracy=False, queries=options.get("samples"))
+    found = verify(made.suspect, made.key, made.data, accuracy=False, max_samples=options.get("samples"))
     assert checked.claim is not None
     claimed = checked.claim["verdict"]
     assert claimed == json.loads(json.dumps(made.verdict))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from indelible.base.seeding import generator
-from indelible.nn.weight_noise import add_noisy_gradient, gaussian, trainable
+from indelible.nn.noisy_gradient import add_noisy_gradient, gaussian, trainable
 from tests.conftest import TinyNet
 from tests.settings import GroupNormNet, vit
 

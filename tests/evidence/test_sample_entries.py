@@ -17,7 +17,7 @@ from indelible.cli.terminal import describe_check
 from indelible.data.digests import image_digests
 from indelible.evidence import Commitment, check_bundle, claim, commit
 from indelible.evidence.canonical import canonical
-from indelible.evidence.samples import Entries, entries_of
+from indelible.evidence.sample_entries import Entries, entries_of
 from indelible.keys.key import Key
 from indelible.keys.labels import label_key, set_leaves
 from tests.conftest import SECRET, SHAPE
@@ -173,7 +173,7 @@ class TestForgers:
         def forged(*args: Any, **options: Any) -> Entries:
             return forge(entries_of(*args, **options))
 
-        monkeypatch.setattr("indelible.evidence.samples.entries_of", forged)
+        monkeypatch.setattr("indelible.evidence.sample_entries.entries_of", forged)
         commit(case.key, case.data, to / "c", claims=2)
         samples = forged(case.key, case.data, samples=None).samples
         every = Memory(samples)

@@ -61,13 +61,13 @@ def claim(
             f"the key is not the one that was committed to{why if marks != committed else ''}. Give the key of the "
             "commitment."
         )
-    who, scheme = description(suspect), commitment.scheme
+    who, entries = description(suspect), commitment.entries
     # Before the claim takes a number: these may be the wrong images.
-    material, brought = scheme.material(commitment, key, carriers)
+    material, brought = entries.material(commitment, key, carriers)
     state = _begun(place, commitment, who, challenge, brought)
-    parts, tensors = scheme.opened(commitment, key, material, state["opened"])
+    parts, tensors = entries.opened(commitment, key, material, state["opened"])
     parts = {"label_key": None, "codebook": None, "decoys": None, **parts}
-    questions = scheme.check_images(commitment, parts, tensors)  # what is asked is what a check will ask for
+    questions = entries.check_images(commitment, parts, tensors)  # what is asked is what a check will ask for
     seed = challenge_seed(commitment.digest, state["challenge"])
     about = {"commitment": commitment.digest, "challenge": state["challenge"], "number": state["number"]}
     log = place / f"claim-{state['number']:03d}.jsonl"

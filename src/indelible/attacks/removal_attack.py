@@ -41,7 +41,7 @@ from indelible.train.job import Job, inputs_of
 from indelible.train.processes import elsewhere, joined, must_start
 from indelible.train.settings import SCALES
 
-ATTACKS = MethodRegistry("removal attack", group="indelible.attacks", base="indelible.attacks.base:RemovalAttack")
+ATTACKS = MethodRegistry("removal attack", group="indelible.attacks", base="indelible.attacks:RemovalAttack")
 Protocol = Literal["sound", "paper"]
 PROTOCOLS: tuple[Protocol, ...] = ("sound", "paper")
 _WATCHED = 1000
@@ -107,8 +107,7 @@ class RemovalAttack(Method):
         """Build the attack with the defaults that its name has in :func:`attack`; ``settings`` are what differs."""
         return cls.of({**cls.defaults(scale), **settings})
 
-    def alone(self) -> str:
-        """Return why one process must do all of the work; nothing where several can share it."""
+    def why_one_process(self) -> str:
         if self.only_trains:
             return ""
         return (
@@ -265,7 +264,7 @@ def attack(
         )
     name, value = resolve(ATTACKS, method, settings)
     with joined(devices=devices, device=device) as group:
-        if group.world > 1 and (why := value.alone()):
+        if group.world > 1 and (why := value.why_one_process()):
             raise InputError(f"the attack {name!r} runs in one process: {why}. Leave out devices.")
         images = as_data(data)
         check_finite(model)
