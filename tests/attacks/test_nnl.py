@@ -116,7 +116,7 @@ def test_the_papers_code_takes_l2_norms_the_lower_median_and_the_smallest_sum(
 ) -> None:
     """Norms sqrt(3 n) v = 33, 60, 27, 30: lower median 30, distances 3, 30, 3, 0 with the lower median 3.
 
-    The only outlier, 30 / 4.448 = 6.745, lies above the median. Of the sums 3 n v = 1089, 1800, 1458, 450 the last wins.
+    The only outlier, 30 / 4.448 = 6.745, lies above the median: the smallest sum 3 n v wins, of 1089, 1800, 1458, 450.
     """
     figures = launder(net, data, flat([363, 300, 972, 75], [1.0, 2.0, 0.5, 2.0], 3), monkeypatch, "paper")
     assert figures["mask_norms"] == [33.0, 60.0, 27.0, 30.0]

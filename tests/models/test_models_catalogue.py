@@ -155,7 +155,9 @@ def test_resolution_before_the_average(name: str, stem: Stem, side: int) -> None
     assert seen[0][-2:] == (side, side)
 
 
-@pytest.mark.parametrize(("name", "large", "norms"), [("resnet-18", 19, 20), ("vgg-16", 12, 13), ("mobilenet-v2", 33, 52)])
+@pytest.mark.parametrize(
+    ("name", "large", "norms"), [("resnet-18", 19, 20), ("vgg-16", 12, 13), ("mobilenet-v2", 33, 52)]
+)
 def test_initialisation_is_he_fan_out(name: str, large: int, norms: int) -> None:
     """Of every convolution with more than 5,000 weights, by their mean and spread; BatchNorm begins as the identity."""
     layers = list(build_model(name, classes=10, shape=(3, 32, 32), seed=3).modules())
