@@ -1,6 +1,7 @@
 """Rules of the house that a program can check."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -89,8 +90,10 @@ def test_nothing_unpickles() -> None:
 
 
 def test_every_public_name_is_there() -> None:
+    homes = {name: room for room, names in indelible._ROOMS.items() for name in names}
     for name in indelible.__all__:
-        assert getattr(indelible, name) is not None
+        home = importlib.import_module(homes.get(name, "indelible.base.errors"))
+        assert getattr(indelible, name) is getattr(home, name), name
     assert set(indelible.__all__) <= set(dir(indelible))
     assert "__version__" in dir(indelible)
     with pytest.raises(AttributeError, match="no attribute 'emebd'"):

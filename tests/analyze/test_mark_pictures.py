@@ -7,6 +7,7 @@ import torch
 
 from indelible.analyze.mark_pictures import Samples, SamplesSettings, samples
 from indelible.base.errors import InputError
+from indelible.keys.content import ContentMark
 from indelible.keys.key import Key
 from indelible.keys.unrelated import UnrelatedMark
 from indelible.report.drawing import as_svg
@@ -54,7 +55,7 @@ def test_an_unrelated_key_shows_its_own_images() -> None:
     key = Key.create(kind="unrelated", classes=4, shape=SHAPE, target=0, secret=SECRET)
     shown = samples(key, stripes(8)).pictures[3]
     assert torch.equal(shown.image(), key.mark().samples(None, 1, "verify")[0])
-    assert replace(key, kind="content").mark() is not None
+    assert isinstance(replace(key, kind="content").mark(), ContentMark)
 
 
 def test_a_key_without_a_target_class_is_refused() -> None:

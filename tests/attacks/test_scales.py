@@ -51,19 +51,24 @@ def test_passes_of_the_cheaper_scale(name: str, images: ImageData) -> None:
     assert attacked.record.settings["scale"] == "cpu"
 
 
-def test_passes_of_nad_depend_on_how_many_betas_are_tried(images: ImageData) -> None:
-    attacked = attack(TinyNet(), images, "nad", scale="cpu", device="cpu")
-    tried = len(attacked.record.metrics["tried"])
+@pytest.mark.parametrize(("ba_drop", "tried"), [(1.0, 1), (-1.0, 3)])
+def test_passes_of_nad_depend_on_how_many_betas_are_tried(images: ImageData, ba_drop: float, tried: int) -> None:
+    attacked = attack(TinyNet(), images, "nad", scale="cpu", device="cpu", ba_drop=ba_drop)
+    assert len(attacked.record.metrics["tried"]) == tried
     # Teacher; students with the teacher; the held-out four before and after each.
     assert attacked.record.images == 5 * 36 + tried * 2 * 5 * 36 + (1 + tried) * 4
 
 
-def test_passes_of_anp_depend_on_how_many_neurons_fall_below_zero(images: ImageData) -> None:
+@pytest.mark.parametrize("below", [(), (-0.2, -0.1)])
+def test_passes_of_anp_depend_on_how_many_neurons_fall_below_zero(
+    images: ImageData, below: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indelible.attacks.anp.below_zero", lambda _: below)
     attacked = attack(TinyNet(), images, "anp", scale="cpu", device="cpu")
     assert attacked.curve is not None
-    assert 20 <= len(attacked.curve.values) <= 27
+    assert len(attacked.curve.values) == 20 + len(below)
     # Masks in three passes a step; the held-out four at every threshold and for the stolen model.
-    assert attacked.record.images == 6 * 3 * 36 + (len(attacked.curve.values) + 1) * 4
+    assert attacked.record.images == 6 * 3 * 36 + (20 + len(below) + 1) * 4
 
 
 def test_what_is_given_goes_before_the_scale(images: ImageData) -> None:

@@ -11,7 +11,9 @@ from indelible.bench.preset import load_preset
 from indelible.bench.runner import Board, run_cells
 from indelible.bench.store import Store
 from indelible.keys.key import Key
+from indelible.train.run_folder import Run
 from tests.bench.micro import InlineEngine, cells_of, write_preset
+from tests.conftest import stripes
 
 METHODS = """[methods.ntl]
 alpha = 1.0
@@ -57,11 +59,14 @@ def test_cells_of_the_comparisons(tmp_path: Path) -> None:
     # The preset has a target class; NTL's key leaves it out.
     assert (before["inputs"]["labels"], before["inputs"]["target"]) == ("untargeted", None)
     digest = next(cell.digest for cell in wanted if (cell.method, cell.attack) == ("ntl", None))
-    assert Key.load(store.reading(digest) / "key").labels == "untargeted"
+    key, test = Key.load(store.reading(digest) / "key"), stripes(80, seed=1)
+    assert key.labels == "untargeted"
+    samples = key.samples(test, purpose="verify")
     for record in (before, after):
-        measured = record["measured"]
-        assert measured["trials"] == 80  # images of every class
-        assert measured["wsr"] == measured["hits"] / 80
+        measured, model = record["measured"], Run.load(store.reading(record["digest"])).model().eval()
+        assert measured["trials"] == len(samples.images) == 80  # images of every class
+        hits = int((model(samples.images.float() / 255).argmax(1) != test.labels[samples.carriers]).sum())
+        assert (measured["hits"], measured["wsr"]) == (hits, hits / 80)
         assert measured["test"].startswith("McNemar")
     assert records["pgd-at", None] is not None
     assert records["trades", None] is not None

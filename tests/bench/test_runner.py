@@ -10,7 +10,10 @@ from indelible.bench.cell_records import Outcome, collect_results, do_cell
 from indelible.bench.cells import BenchCell, select
 from indelible.bench.runner import Board, State, run_cells
 from indelible.bench.store import Store
+from indelible.keys.key import Key
+from indelible.train.run_folder import Run
 from tests.bench.micro import InlineEngine, cells_of, write_preset
+from tests.conftest import stripes
 
 
 @pytest.fixture
@@ -43,9 +46,15 @@ def test_everything_once_in_order_and_never_again(preset: Path, tmp_path: Path) 
     assert second["command"].endswith("--only tests.conftest:TinyNet/content/vanilla/ft/0")
     assert second["images"] == 2 * 32  # two epochs of a fifth of 160 images
     assert second["images_per_second"] == pytest.approx(2 * 32 / second["seconds"])
-    for measured in (first["measured"], second["measured"]):
-        assert measured["trials"] == 60  # 80 test images, a quarter of them of the target class
-        assert measured["wsr"] == measured["hits"] / 60
+    test = stripes(80, seed=1)
+    samples = Key.load(store.reading(first["digest"]) / "key").samples(test, purpose="verify")
+    for row in (first, second):
+        measured, model = row["measured"], Run.load(store.reading(row["digest"])).model().eval()
+        assert measured["trials"] == len(samples.images) == 60  # a quarter of the test images is of the target class
+        hits = int((model(samples.images.float() / 255).argmax(1) == 0).sum())
+        assert (measured["hits"], measured["wsr"]) == (hits, hits / 60)
+        right = int((model(test.images.float() / 255).argmax(1) == test.labels).sum())
+        assert measured["ba"] == right / 80
         # A tenth of alpha = 1e-6 pays for the chance that the limit of the decoys' rate is too low.
         tail = float(binom.sf(measured["hits"] - 1, 60, measured["null_rate"]))
         assert measured["p_value"] == pytest.approx(min(1.0, tail + 1e-7), rel=1e-6)

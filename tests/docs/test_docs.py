@@ -47,6 +47,9 @@ LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FILE = re.compile(
     r"`((?:src|tests|docs|tools|experiments|addons|\.ci)/[\w./-]+|[A-Z]+(?:\.md)?|[\w.-]+\.(?:toml|yaml|txt))`"
 )
+SHOWN = re.compile(r"^print\(.*\)  # -> (.*)$", re.MULTILINE)
+COMMAND = re.compile(r"^\$ indelible", re.MULTILINE)
+RATE = re.compile(r"WSR[^.|\n]{0,40}?\d+(?:\.\d)? ?%|\d+(?:\.\d)? ?% WSR|^\|[^\n]*\bWSR\b", re.MULTILINE)
 NOT_FILES = {
     "MODELS",
     "SOURCES",
@@ -70,6 +73,23 @@ NOT_FILES = {
 
 def blocks(page: Path, language: str) -> list[str]:
     return [code for found, code in FENCE.findall(page.read_text(encoding="utf-8")) if found == language]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "pages"),
+    [
+        (LINK, {"README.md", "index.md", "threat-model.md", "ft.md", "app.md", "own-loop.ipynb"}),
+        (re.compile(r"\[[^\]]*\]\([^)\s]*#[^)\s]+\)"), {"README.md", "faq.md", "results.md", "benchmark.md"}),
+        (FILE, {"architecture.md", "CONTRIBUTING.md", "contributing.md", "CHANGELOG.md", "app.md"}),
+        (SHOWN, {"data.md", "verification.md"}),
+        (COMMAND, {"README.md", "CONTRIBUTING.md", "suspects.md", "benchmark.md", "ft.md"}),
+        (RATE, {"analysis.md", "results.md", "ft.md", "app.md"}),
+    ],
+    ids=["links", "anchors", "files", "printed", "commands", "rates"],
+)
+def test_what_is_checked_is_found(pattern: re.Pattern[str], pages: set[str]) -> None:
+    """The tests below go over what a pattern finds: here it finds something on pages that are known to have it."""
+    assert {page.name for page in PAGES if pattern.search(page.read_text(encoding="utf-8"))} >= pages
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
@@ -202,7 +222,7 @@ def test_examples_run(
     for number, code in enumerate(blocks(page, "python"), 1):
         if not code.startswith("# not run"):
             exec(compile(code, f"{page.name}, block {number}", "exec"), names)  # noqa: S102 - our own pages
-            for shown in re.findall(r"^print\(.*\)  # -> (.*)$", code, re.MULTILINE):
+            for shown in SHOWN.findall(code):
                 assert f"{shown}\n" in capsys.readouterr().out
 
 
@@ -258,7 +278,7 @@ def test_commands_parse(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("indelible.cli.known_names.installed_methods", written)
     for code in blocks(page, "console"):
         for line in code.splitlines():
-            if line.startswith("$ indelible"):
+            if COMMAND.match(line):
                 words = shlex.split(line.removeprefix("$ "), comments=True)[1:]
                 parser().parse_args(words)
             elif line.startswith("$ python experiments/"):
@@ -304,7 +324,6 @@ def test_written_pages_are_up_to_date(program: str) -> None:
     assert done.returncode == 0, f"run: python {program}\n{done.stdout}{done.stderr}"
 
 
-RATE = re.compile(r"WSR[^.|\n]{0,40}?\d+(?:\.\d)? ?%|\d+(?:\.\d)? ?% WSR|^\|[^\n]*\bWSR\b", re.MULTILINE)
 VERDICT = re.compile(r"OWNED|NOT SHOWN|verdict|p-value|p ≤|p = |claims granted", re.IGNORECASE)
 WRITTEN = ("CHANGELOG.md", "commands.md")
 

@@ -13,6 +13,7 @@ COUNTS = np.random.default_rng(0).multinomial(30, [0.4, 0.3, 0.2, 0.1], size=16)
 
 def test_draws_are_those_of_keys() -> None:
     draws = secret_draws(SECRET, 3, classes=4, marks=16)
+    assert draws.shape == (3, 16)
     for number, drawn in enumerate(draws):
         key = Key.create(kind="noise", classes=4, shape=SHAPE, secret=expand(SECRET, f"codebook/{number}"))
         assert key.codebook().classes.tolist() == drawn.tolist()

@@ -94,7 +94,7 @@ def test_spots_of_other_kinds_and_seeds_are_named() -> None:
     assert {spot.label: spot.over for spot in made.spots}["fast"] == ("content 0", "noise 1")
     assert "Not all are of the same kinds and seeds: vanilla content 0;" in made.sentences()[-1]
     alike = frontier(of_cells(CELLS), kinds=["content"])
-    assert len(alike.sentences()) == len(alike.spots)
+    assert len(alike.sentences()) == len(alike.spots) == 5
     assert made.spots[-2].over == ("content 0", "noise 1")
 
 

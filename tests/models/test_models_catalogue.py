@@ -155,18 +155,23 @@ def test_resolution_before_the_average(name: str, stem: Stem, side: int) -> None
     assert seen[0][-2:] == (side, side)
 
 
-@pytest.mark.parametrize("name", ["resnet-18", "vgg-16", "mobilenet-v2"])
-def test_initialisation_is_he_fan_out(name: str) -> None:
-    model = build_model(name, classes=10, shape=(3, 32, 32), seed=3)
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d) and module.weight.numel() > 5000:
-            # The fan counts a filter's outputs as if the convolution had one group, as torch does.
-            fan_out = module.out_channels * math.prod(module.kernel_size)
-            assert module.weight.std().item() == pytest.approx(math.sqrt(2 / fan_out), rel=0.06)
-            assert module.weight.mean().item() == pytest.approx(0, abs=4 * math.sqrt(2 / fan_out / 5000))
-        if isinstance(module, nn.BatchNorm2d):
-            assert (module.weight == 1).all()
-            assert (module.bias == 0).all()
+@pytest.mark.parametrize(
+    ("name", "large", "norms"), [("resnet-18", 19, 20), ("vgg-16", 12, 13), ("mobilenet-v2", 33, 52)]
+)
+def test_initialisation_is_he_fan_out(name: str, large: int, norms: int) -> None:
+    """Of every convolution with more than 5,000 weights, by their mean and spread; BatchNorm begins as the identity."""
+    layers = list(build_model(name, classes=10, shape=(3, 32, 32), seed=3).modules())
+    convolutions = [layer for layer in layers if isinstance(layer, nn.Conv2d) and layer.weight.numel() > 5000]
+    batch_norms = [layer for layer in layers if isinstance(layer, nn.BatchNorm2d)]
+    assert (len(convolutions), len(batch_norms)) == (large, norms)
+    for layer in convolutions:
+        # The fan counts a filter's outputs as if the convolution had one group, as torch does.
+        fan_out = layer.out_channels * math.prod(layer.kernel_size)
+        assert layer.weight.std().item() == pytest.approx(math.sqrt(2 / fan_out), rel=0.06)
+        assert layer.weight.mean().item() == pytest.approx(0, abs=4 * math.sqrt(2 / fan_out / 5000))
+    for norm in batch_norms:
+        assert (norm.weight == 1).all()
+        assert (norm.bias == 0).all()
 
 
 def test_vit_has_no_batchnorm() -> None:

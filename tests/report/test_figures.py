@@ -57,8 +57,10 @@ def test_the_landscape_shows_its_numbers() -> None:
 def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     picture, drawn = write_figure(ALL["curves"], tmp_path)
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert "eps" not in drawn.read_text() or "<svg" in drawn.read_text()
-    ET.fromstring(drawn.read_text())  # noqa: S314 - our own text
+    root = ET.fromstring(drawn.read_text(encoding="utf-8"))  # noqa: S314 - our own text
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    words = {"".join(one.itertext()).strip() for one in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert words >= {"WSR in %", "BA in %", "app after FT", "ε, size of the perturbation relative to the weights"}
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match=r"indelible\[plots\]"):
         write_figure(ALL["curves"], tmp_path)

@@ -23,6 +23,14 @@ CONTENT = {
 }
 
 
+# Of all numbers of a section, in hundredths of a per cent: BA and WSR.
+SUMS = {
+    "cifar10": (761019, 400697), "cifar100": (562061, 365349), "imagenet100": (564296, 339406),
+    "ablation-components": (37453, 150560), "ablation-epsilon": (254497, 237321), "ablation-target": (637410, 443498),
+    "mobilenetv2": (239095, 132437), "ft-learning-rates": (0, 220574), "adversarial-training": (0, 153349),
+}  # fmt: skip
+
+
 def _texts(grid: Grid) -> dict[tuple[str, ...], list[str]]:
     return {
         row.labels: ["–" if entry.reported is None else rate(entry.reported) for entry in row.entries]
@@ -129,7 +137,13 @@ def test_every_section_fills_a_table_and_every_row_has_a_source() -> None:
     assert sum(one.wsr is not None for one in every) == whole + 7 * 4 + 7 * 5 - 3 * 3
     assert sum(one.ba is not None for one in every) == whole - 6 * 4  # of the components BA before attack only
     rates = [rate for one in every for rate in (one.wsr, one.ba) if rate is not None]
-    assert all(0 <= rate <= 1 and round(rate, 4) == rate for rate in rates), "in per cent, with two digits at most"
+    assert [rate for rate in rates if rate != round(1e4 * rate) / 1e4] == [], "in per cent, with two digits at most"
+    for section, sums in SUMS.items():
+        numbers = [(one.ba or 0.0, one.wsr or 0.0) for one in published(section)]
+        assert tuple(sum(round(1e4 * rate) for rate in column) for column in zip(*numbers, strict=True)) == sums, (
+            section
+        )
+    assert set(SUMS) == used
 
 
 def test_both_readers_of_the_numbers_agree() -> None:

@@ -63,9 +63,13 @@ def test_markdown_shows_what_is_not_measured_yet_as_such() -> None:
 
 def test_latex_has_as_many_cells_in_every_line() -> None:
     for grids in (reported_tables(["all"]), _measured(seeds=(0, 1))):
-        for table in as_latex(grids).split(r"\begin{table*}")[1:]:
+        tables = as_latex(grids).split(r"\begin{table*}")[1:]
+        assert tables
+        for grid, table in zip(grids, tables, strict=True):
             width = len(re.search(r"\\begin\{tabular\}\{([lr]+)\}", table)[1])  # type: ignore[index]
-            for line in re.findall(r"^(.*) \\\\$", table, re.MULTILINE):
+            lines = re.findall(r"^(.*) \\\\$", table, re.MULTILINE)
+            assert len(lines) > len(grid.rows) > 0, "titles of the columns, and a line or more for each row"
+            for line in lines:
                 spans = [int(found) for found in re.findall(r"\\multicolumn\{(\d+)\}", line)]
                 assert len(re.findall(r"(?<!\\)&", line)) + 1 + sum(span - 1 for span in spans) == width, line
             assert table.count(r"\toprule") == table.count(r"\bottomrule") == 1

@@ -102,7 +102,7 @@ def test_no_gradient_of_a_method_escapes_the_scaler(
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "cw at once"])
+@pytest.mark.parametrize("name", METHODS)
 def test_half_precision_goes_the_same_way(
     net: TinyNet, key: Key, name: str, precision: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

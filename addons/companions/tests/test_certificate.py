@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from indelible.base.errors import InputError
 from indelible.keys.content import ContentMark
 from indelible.keys.key import Key
-from indelible_companions.certificate import certified_radius, certified_rate, certify, noisy_rates
+from indelible_companions.certificate import RADII, certified_radius, certified_rate, certify, noisy_rates
 from tests.conftest import MarkReader, TinyNet, stripes
 
 SIGMA, DRAWS = 0.5, 1000
@@ -84,16 +84,16 @@ def test_the_certificate_of_a_network(net: TinyNet, key: Key) -> None:
     assert found == again
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert found.samples == 10
-    certified = [rate for _, rate in found.curve if rate is not None]
-    assert certified == sorted(certified, reverse=True)
-    assert found.to_json()["curve"][0][0] == 0.2
+    assert found.curve == tuple((radius, None) for radius in RADII), "20 draws at sigma 0.1 say nothing from 0.2 on"
+    assert found.to_json()["curve"][0] == [0.2, None]
     # A model that reads the mark whatever its one weight is loses nothing to noise.
     mark, reader = key.mark(), MarkReader()
     assert isinstance(mark, ContentMark)
     reader.mask, reader.colour = mark.mask(), torch.tensor(mark.colour)[:, None]
-    sure = certify(reader, key, test, sigma=0.1, draws=20, samples=10)
+    sure = certify(reader, key, test, sigma=0.1, draws=20, samples=10, radii=(0.0, 0.04, 0.08, 0.09))
     assert (sure.wsr, sure.smoothed_wsr, sure.mean_wsr) == (1.0, 1.0, 1.0)
-    assert sure.radius == pytest.approx(0.1 * -NormalDist().inv_cdf(1 - 0.01 ** (1 / 20)))
+    assert sure.radius == pytest.approx(0.1 * -NormalDist().inv_cdf(1 - 0.01 ** (1 / 20)))  # 0.0821
+    assert sure.curve == ((0.0, 1.0), (0.04, 1.0), (0.08, 1.0), (0.09, None))
 
 
 def test_refusals(net: TinyNet, key: Key) -> None:

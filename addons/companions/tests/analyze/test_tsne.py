@@ -68,7 +68,8 @@ def test_a_path_begins_with_the_model_itself(path: Any) -> None:
     assert titles == (["0", "0.2", "0.4"] if path == "adversarial" else ["0", "2", "4"])
     (still,) = tsne([subject], TsneSettings(**SMALL)).models
     assert (row.panels[0].wsr, row.panels[0].mixed) == (still.panels[0].wsr, still.panels[0].mixed)
-    assert row.panels[-1].wsr <= row.panels[0].wsr
+    # The direction that removes the mark fastest takes it at once; four steps of fine-tuning do not.
+    assert [panel.wsr for panel in row.panels] == ([1.0, 0.0, 0.0] if path == "adversarial" else [1.0, 1.0, 1.0])
     assert row.panels[-1].clean != row.panels[0].clean
 
 
