@@ -17,6 +17,7 @@ from indelible.nn.channel_masks import MaskedNetwork, Neurons
 from indelible.train.objective import Step
 from tests.attacks.few_steps import CATALOGUE, check_few_steps
 from tests.conftest import TinyNet, stripes
+from tests.values import attack_value
 
 
 def test_the_papers_settings() -> None:
@@ -102,7 +103,9 @@ def learnt(net: TinyNet) -> TinyNet:
 
 def test_unlearning_stops_at_the_floor(learnt: TinyNet, data: ImageData) -> None:
     """288 images to fit to, 32 held out; epochs of unlearning are counted until the floor is reached."""
-    attacked = attack(learnt, data, "rnp", device="cpu", epochs=1, unlearn_lr=0.1, images=100, batch_size=20)
+    attacked = attack(
+        learnt, data, attack_value("rnp", epochs=1, unlearn_lr=0.1, images=100, batch_size=20), device="cpu"
+    )
     assert attacked.curve is not None
     judged = (len(attacked.curve.values) + 1) * 32
     epochs, rest = divmod(attacked.record.images - judged - 100, 100)
@@ -110,7 +113,10 @@ def test_unlearning_stops_at_the_floor(learnt: TinyNet, data: ImageData) -> None
     assert 1 <= epochs < 20
     assert attacked.record.metrics["unlearned"] <= 0.3  # four classes: a fifth more than chance
     slow = attack(
-        learnt, data, "rnp", device="cpu", epochs=1, unlearn_lr=1e-6, unlearn_epochs=2, images=100, batch_size=20
+        learnt,
+        data,
+        attack_value("rnp", epochs=1, unlearn_lr=1e-6, unlearn_epochs=2, images=100, batch_size=20),
+        device="cpu",
     )
     assert slow.curve is not None
     assert slow.record.images == (len(slow.curve.values) + 1) * 32 + 3 * 100
@@ -124,7 +130,7 @@ def test_with_few_classes_the_floor_is_above_chance(classes: int, floor: float) 
 
 def test_the_stolen_weights_are_pruned_not_the_unlearned_ones(learnt: TinyNet, data: ImageData) -> None:
     stolen = copy.deepcopy(learnt)
-    attacked = attack(learnt, data, "rnp", device="cpu", threshold=0.6, unlearn_lr=0.1, epochs=5)
+    attacked = attack(learnt, data, attack_value("rnp", threshold=0.6, unlearn_lr=0.1, epochs=5), device="cpu")
     assert attacked.curve is not None
     assert attacked.curve.chosen == 0.6
     assert set(THRESHOLDS) <= set(attacked.curve.values)

@@ -6,7 +6,6 @@ from indelible.embedding.base import EMBEDDINGS as EMBEDDINGS
 from indelible.embedding.base import Embedded as Embedded
 from indelible.embedding.base import EmbeddingMethod as EmbeddingMethod
 from indelible.embedding.base import embed as embed
-from indelible.embedding.base import key_for as key_for
 from indelible.embedding.cw import CW as CW
 from indelible.embedding.cw import CertifiedTraining as CertifiedTraining
 from indelible.embedding.ew import EW as EW
