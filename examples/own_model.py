@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import indelible
+from indelible.attacks import FineTuning
+from indelible.embedding import AdversarialPerturbation
 
 
 class Answer(NamedTuple):
@@ -46,9 +48,9 @@ def main() -> None:
 
     key = indelible.Key.create(kind="noise", classes=10, shape=train.shape)
     how = {"epochs": 4, "batch_size": 64, "lr": 0.05, "augmentation": "none"}
-    passes = {"alpha": 0.3, "rows": 32, "clean_rows": 32, "fraction": 0.05}
-    protected = indelible.embed(model, owner, key, "app", train=how, **passes)
-    stolen = indelible.attack(protected.model, attacker, "ft", epochs=2)
+    app = AdversarialPerturbation.for_key(key, alpha=0.3, rows=32, clean_rows=32)
+    protected = indelible.embed(model, owner, key, app, train=how)
+    stolen = indelible.attack(protected.model, attacker, FineTuning.at_scale(epochs=2))
     for name, suspect in (("protected", protected.model), ("after fine-tuning", stolen.model), ("unmarked", model)):
         verdict = indelible.verify(suspect, key, carriers=test)
         word = "OWNED" if verdict.owned else "NOT SHOWN"

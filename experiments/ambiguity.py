@@ -31,7 +31,7 @@ from indelible.base.progress import silenced
 from indelible.base.records import hardware, plain, versions
 from indelible.data import load
 from indelible.data.images import ImageData
-from indelible.embedding import embed
+from indelible.embedding import EMBEDDINGS, embed
 from indelible.keys.derive import expand
 from indelible.keys.key import Key, Labels, WatermarkSamples
 from indelible.models import build_model
@@ -137,12 +137,14 @@ def measure_ambiguity(out: str | Path | None = None, settings: AmbiguitySettings
             kind="content", classes=len(train.classes), shape=train.shape, labels=how.labels,
             count=how.count if how.labels == "keyed" else None, secret=expand(_MASTER, f"ambiguity/{how.seed}/{who}"),
         )  # fmt: skip
-        options = dict(how.owner if who == "owner" else how.thief)
+        settings = dict(how.owner if who == "owner" else how.thief)
+        train_how, name = settings.pop("train"), settings.pop("method")
+        method = EMBEDDINGS[name].build.for_key(keys[who], start=start, **settings)
         with silenced():
             folder = None if out is None else Path(out) / who
             made = embed(
-                model, images[who], keys[who], scale="cpu", start=start, seed=how.seed, device="cpu", folder=folder,
-                **options,
+                model, images[who], keys[who], method, start=start, train=train_how, seed=how.seed, device="cpu",
+                folder=folder,
             )  # fmt: skip
         model = made.model  # what the thief starts from
         models[who], samples[who] = made.model, keys[who].samples(images[who], purpose="embed")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import torch
 
-from indelible.attacks import ATTACKS, attack
+from indelible.attacks import ATTACKS, FineTuning, attack
 from indelible.base.progress import silenced
 from indelible.train.run_folder import Run
 from indelible.train.settings import SCALES
@@ -36,11 +36,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     data = data.subset(torch.arange(min(chosen.images, len(data))))
     model = victim.model()
     with silenced():
-        attack(model, data, "ft", device="cpu", epochs=1)  # the first run loads what later ones find loaded
+        attack(model, data, FineTuning(epochs=1), device="cpu")  # the first run loads what later ones find loaded
         for protocol in chosen.protocols:
             for name in chosen.only:
                 began = time.process_time()
-                passes = attack(model, data, name, scale=chosen.scale, device="cpu", protocol=protocol).record.images
+                value = ATTACKS[name].build.at_scale(chosen.scale, protocol=protocol)
+                passes = attack(model, data, value, device="cpu").record.images
                 seconds = time.process_time() - began
                 row = {"attack": name, "protocol": protocol, "scale": chosen.scale, "attacker_images": len(data)}
                 print(json.dumps({**row, "passes": passes, "processor_seconds": round(seconds, 2)}), flush=True)

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-from indelible.attacks import attack
+from indelible.attacks import FineTuning, attack
 from indelible.base.files import write_json
 from indelible.data import Split, load
-from indelible.embedding import embed
+from indelible.embedding import EMBEDDINGS, embed
 from indelible.keys import Key
 from indelible.models import build_model
 from indelible.train import Schedule
@@ -39,12 +39,12 @@ def trial(chosen: argparse.Namespace) -> dict[str, Any]:
     given = (each.split("=", 1) for each in chosen.set)
     settings = {"fraction": 0.01} | {name: json.loads(value) for name, value in given}
     schedule = {"epochs": chosen.epochs, "lr": chosen.lr, "batch_size": 128, "evaluate_every": chosen.epochs}
+    method = EMBEDDINGS[chosen.method].build.for_key(key, "paper", **settings)
     done = embed(
-        model, owner, key, chosen.method, scale="paper", train={**schedule, "schedule": Schedule.one_cycle()},
-        test=held,
-        seed=chosen.seed, **settings,
+        model, owner, key, method, scale="paper", train={**schedule, "schedule": Schedule.one_cycle()}, test=held,
+        seed=chosen.seed,
     )  # fmt: skip
-    tuned = attack(done.model, train.subset(split.attacker), "ft", scale="paper", seed=chosen.seed, epochs=15, every=4)
+    tuned = attack(done.model, train.subset(split.attacker), FineTuning(epochs=15, every=4), seed=chosen.seed)
     verdict = verify(tuned.model, key, held)
     before = done.record.metrics
     figures = {"ba": before["ba"], "wsr": before["wsr"], "ba_ft": verdict.ba, "wsr_ft": verdict.wsr}

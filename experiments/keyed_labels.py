@@ -19,12 +19,12 @@ import torch
 from torch import nn
 
 from command import Finding, command, guarded, program
-from indelible.attacks import attack
+from indelible.attacks import FineTuning, attack
 from indelible.base.files import read_json, write_json
 from indelible.base.progress import Progress, silenced
 from indelible.base.records import plain
 from indelible.data import load
-from indelible.embedding import embed
+from indelible.embedding import EMBEDDINGS, embed
 from indelible.keys.derive import expand
 from indelible.keys.key import Key, Labels
 from indelible.models import build_model
@@ -93,13 +93,12 @@ def _row(folder: Path, method: str, labels: Labels, how: KeyedLabelSettings) -> 
         count=how.count if labels == "keyed" else None,
     )  # fmt: skip
     made = embed(
-        build_model("resnet-mini", classes=classes, shape=train.shape, seed=how.seed), owner, key, method,
-        scale="cpu", seed=how.seed, device="cpu", folder=folder,
+        build_model("resnet-mini", classes=classes, shape=train.shape, seed=how.seed), owner, key,
+        EMBEDDINGS[method].build.for_key(key, **_METHODS[method]), seed=how.seed, device="cpu", folder=folder,
         train={
             "epochs": how.epochs, "batch_size": 64, "schedule": "one-cycle", "augmentation": "none",
             "evaluate_every": how.epochs,
         },
-        **_METHODS[method],
     )  # fmt: skip
     samples = key.samples(owner, purpose="embed")
 
@@ -108,7 +107,7 @@ def _row(folder: Path, method: str, labels: Labels, how: KeyedLabelSettings) -> 
         return found
 
     tuned = {
-        rate: attack(made.model, thief, "ft", scale="paper", seed=how.seed, device="cpu", epochs=how.epochs, lr=rate)
+        rate: attack(made.model, thief, FineTuning(epochs=how.epochs, lr=rate), seed=how.seed, device="cpu")
         for rate in (*how.rates, _FT_RATE)
     }
     strong = tuned.pop(_FT_RATE)

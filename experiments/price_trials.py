@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 import indelible
+from indelible.embedding import EMBEDDINGS
 from indelible.train.evaluate import accuracy
 
 HELD_OUT, EPOCHS, NETWORK = 4000, 10, "resnet-w16-s2"
@@ -50,7 +51,8 @@ def trial(
         }  # fmt: skip
 
     began = time.process_time()
-    marked = indelible.embed(model, owner, key, method, scale="cpu", train=how, test=held, seed=seed, **given).model
+    value = EMBEDDINGS[method].build.for_key(key, **given)
+    marked = indelible.embed(model, owner, key, value, train=how, test=held, seed=seed).model
     rows = [row(None, marked, began)]
     for attack in attacks:
         began = time.process_time()

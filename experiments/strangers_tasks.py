@@ -39,6 +39,7 @@ from torch.nn import functional as F
 import indelible
 from indelible.data.convert import fit_shape
 from indelible.data.images import Data, ImageData
+from indelible.embedding import Vanilla
 from indelible.train.evaluate import accuracy
 
 TASKS = ("colour", "gray", "pair", "hundred", "large")
@@ -128,7 +129,7 @@ def measure(name: str, way: str, seed: int) -> dict[str, Any]:
         marked = fresh()
         own_loop(marked, owner, key, seed)
     else:
-        nothing = indelible.embed(plain, owner, key, "vanilla", seed=seed, fraction=0.0)
+        nothing = indelible.embed(plain, owner, key, Vanilla.for_key(key, fraction=0.0), seed=seed)
         plain = nothing.model
         start: dict[str, Any] = {"start": "trained"} if way == "trained" else {}
         marked = indelible.embed(plain if start else fresh(), owner, key, seed=seed, **start).model

@@ -27,7 +27,7 @@ from torch import nn
 from indelible.attacks import attack
 from indelible.base.files import write_json
 from indelible.data import Data, Split, load
-from indelible.embedding import embed
+from indelible.embedding import EMBEDDINGS, embed
 from indelible.keys import Key
 from indelible.train.job import train_unmarked
 from indelible.train.run_folder import Architecture, Run
@@ -78,9 +78,9 @@ def rows(chosen: argparse.Namespace, done: set[str | None]) -> Iterator[dict[str
         }  # fmt: skip
 
     began = time.process_time()
+    method = EMBEDDINGS[chosen.method].build.for_key(key, start="trained", **given)
     made = embed(
-        plain.model(), used, key, chosen.method, start="trained", train=training, seed=chosen.seed, device="cpu",
-        **given,
+        plain.model(), used, key, method, start="trained", train=training, seed=chosen.seed, device="cpu"
     )  # fmt: skip
     seconds = time.process_time() - began
     if None not in done:

@@ -49,7 +49,8 @@ def attacks_round(scene: Scene, names: Sequence[str] = ()) -> Round:
             passed: list[int] = []
 
             def work(name: str = name, settings: Mapping[str, Any] = settings, passed: list[int] = passed) -> None:
-                done = attack(victim, images, name, scale="cpu", device=str(scene.device), **settings)
+                value = ATTACKS[name].build.at_scale(**settings)
+                done = attack(victim, images, value, device=str(scene.device))
                 passed.append(done.record.images)
 
             with silenced():

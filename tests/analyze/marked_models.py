@@ -6,6 +6,7 @@ from indelible.analyze.marked_model import MarkedModel
 from indelible.embedding import embed
 from indelible.keys.key import Key
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
+from tests.values import method_value
 
 __all__ = ["marked_subject", "plain_subject"]
 
@@ -29,7 +30,7 @@ def _trained() -> TinyNet:
     torch.manual_seed(3)
     key = Key.create(kind="content", classes=4, shape=SHAPE, target=0, secret=SECRET)
     done = embed(
-        TinyNet(), stripes(160), key, "vanilla", scale="paper", fraction=0.15, seed=0,
+        TinyNet(), stripes(160), key, method_value("vanilla", key, "paper", fraction=0.15), scale="paper", seed=0,
         train={"epochs": 12, "batch_size": 32, "lr": 0.05, "augmentation": "none"},
     )  # fmt: skip
     assert isinstance(done.model, TinyNet)

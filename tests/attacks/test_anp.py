@@ -14,6 +14,7 @@ from indelible.data.images import ImageData
 from indelible.nn.channel_masks import MaskedNetwork, neurons_of
 from indelible.train.objective import Step
 from tests.conftest import TinyNet, stripes
+from tests.values import attack_value
 
 
 def test_the_papers_settings() -> None:
@@ -87,7 +88,7 @@ def test_masks_are_clipped_before_they_are_used(net: TinyNet) -> None:
 
 
 def test_only_scales_of_normalisation_change(net: TinyNet, data: ImageData) -> None:
-    attacked = attack(net, data, "anp", device="cpu", epochs=2, threshold=0.9)
+    attacked = attack(net, data, attack_value("anp", epochs=2, threshold=0.9), device="cpu")
     changed = {
         name for name, value in attacked.model.state_dict().items() if not torch.equal(value, net.state_dict()[name])
     }
@@ -113,7 +114,7 @@ def test_thresholds_below_zero_by_hand() -> None:
 
 def test_paper_has_no_strength_below_zero(net: TinyNet, data: ImageData) -> None:
     curves = [
-        attack(net, data, "anp", device="cpu", protocol=protocol, epochs=4, eps=1.0, lr=5.0).curve
+        attack(net, data, attack_value("anp", protocol=protocol, epochs=4, eps=1.0, lr=5.0), device="cpu").curve
         for protocol in ("sound", "paper")
     ]
     least = [min(curve.values) for curve in curves if curve is not None]
@@ -122,8 +123,9 @@ def test_paper_has_no_strength_below_zero(net: TinyNet, data: ImageData) -> None
 
 
 def test_paper_thresholds_depend_on_the_number_of_classes(net: TinyNet, data: ImageData) -> None:
-    assert attack(net, data, "anp", device="cpu", protocol="paper", epochs=1).record.metrics["threshold"] == 0.6
+    few = attack(net, data, attack_value("anp", protocol="paper", epochs=1), device="cpu")
+    assert few.record.metrics["threshold"] == 0.6
     torch.manual_seed(0)
     many = ImageData(data.images[:40], torch.arange(40), tuple(f"class {index}" for index in range(100)))
-    attacked = attack(TinyNet(classes=100), many, "anp", device="cpu", protocol="paper", epochs=1)
+    attacked = attack(TinyNet(classes=100), many, attack_value("anp", protocol="paper", epochs=1), device="cpu")
     assert attacked.record.metrics["threshold"] == 0.5

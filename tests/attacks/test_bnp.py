@@ -13,6 +13,7 @@ from indelible.data.images import ImageData
 from indelible.nn.layers import batch_norms
 from indelible.nn.statistics import estimate_statistics
 from tests.conftest import TinyNet, stripes
+from tests.values import attack_value
 
 
 def test_settings() -> None:
@@ -59,7 +60,7 @@ def settled(net: TinyNet) -> TinyNet:
 
 def test_the_foreign_channel_is_pruned_alone(settled: TinyNet, data: ImageData) -> None:
     """One huge distance among 16 lies 3.75 deviations above the mean; the first layer has 8 channels, 2.47 at most."""
-    attacked = attack(settled, data, "bnp", device="cpu", protocol="paper")
+    attacked = attack(settled, data, attack_value("bnp", protocol="paper"), device="cpu")
     norm = attacked.model.get_submodule("features.4")
     assert isinstance(norm, nn.BatchNorm2d)
     assert (norm.weight == 0).nonzero().flatten().tolist() == [7]
@@ -69,13 +70,13 @@ def test_the_foreign_channel_is_pruned_alone(settled: TinyNet, data: ImageData) 
 
 
 def test_sound_takes_the_smallest_u_within_the_budget(settled: TinyNet, data: ImageData) -> None:
-    assert attack(settled, data, "bnp", device="cpu", ba_drop=1.0).record.metrics["u"] == 0.0
-    assert attack(settled, data, "bnp", device="cpu", u=2.2).record.metrics["u"] == 2.2
+    assert attack(settled, data, attack_value("bnp", ba_drop=1.0), device="cpu").record.metrics["u"] == 0.0
+    assert attack(settled, data, attack_value("bnp", u=2.2), device="cpu").record.metrics["u"] == 2.2
 
 
 def test_a_layer_that_no_image_reaches_is_left_alone(net: TinyNet, data: ImageData) -> None:
     net.add_module("unused", nn.BatchNorm2d(5))
-    attacked = attack(net, data, "bnp", device="cpu", u=0.0)
+    attacked = attack(net, data, attack_value("bnp", u=0.0), device="cpu")
     unused = attacked.model.get_submodule("unused")
     assert isinstance(unused, nn.BatchNorm2d)
     assert bool((unused.weight == 1).all())

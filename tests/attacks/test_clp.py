@@ -10,6 +10,7 @@ from indelible.attacks import ChannelLipschitzness, attack
 from indelible.attacks.clp import channel_bounds, normalised_layers, outliers
 from indelible.data.images import ImageData
 from tests.conftest import TinyNet
+from tests.values import attack_value
 
 
 def test_settings() -> None:
@@ -77,7 +78,7 @@ def _planted(net: TinyNet) -> TinyNet:
 def test_the_planted_channel_is_pruned_and_dead(net: TinyNet, data: ImageData) -> None:
     """One huge value among 16 lies (16 - 1) / sqrt(16) = 3.75 deviations above the mean: u = 3 prunes it alone."""
     stolen = _planted(net)
-    attacked = attack(stolen, data, "clp", device="cpu", protocol="paper")
+    attacked = attack(stolen, data, attack_value("clp", protocol="paper"), device="cpu")
     norm = attacked.model.get_submodule("features.4")
     assert isinstance(norm, nn.BatchNorm2d)
     assert (norm.weight == 0).nonzero().flatten().tolist() == [5]
@@ -88,9 +89,9 @@ def test_the_planted_channel_is_pruned_and_dead(net: TinyNet, data: ImageData) -
 
 
 def test_sound_takes_the_smallest_u_within_the_budget(net: TinyNet, data: ImageData) -> None:
-    free = attack(net, data, "clp", device="cpu", ba_drop=1.0)
+    free = attack(net, data, attack_value("clp", ba_drop=1.0), device="cpu")
     assert free.record.metrics["u"] == 0.0
-    given = attack(net, data, "clp", device="cpu", u=1.1)
+    given = attack(net, data, attack_value("clp", u=1.1), device="cpu")
     assert given.record.metrics["u"] == 1.1
     assert given.curve is not None
     assert 1.1 in given.curve.values

@@ -15,6 +15,7 @@ from indelible.train import Schedule, TrainSettings, fit
 from indelible.train.evaluate import accuracy, predict
 from indelible.train.objective import Distillation, distillation_loss
 from tests.conftest import TinyNet
+from tests.values import attack_value
 
 QUICK: dict[str, Any] = {"epochs": 2, "batch_size": 64}
 
@@ -51,7 +52,9 @@ def test_the_student_learns_from_answers_only(net: TinyNet, data: ImageData, tes
     fit(net, data, settings, seed=0, device="cpu")
     assert accuracy(net, test_data) > 0.9
     wrong = ImageData(data.images, data.labels.roll(1), data.classes, "wrong")
-    extracted = attack(net, wrong, "distill", device="cpu", labels=labels, epochs=8, lr=0.05, batch_size=32)
+    extracted = attack(
+        net, wrong, attack_value("distill", labels=labels, epochs=8, lr=0.05, batch_size=32), device="cpu"
+    )
     agreement = (predict(extracted.model, test_data.images) == predict(net, test_data.images)).float().mean()
     assert float(agreement) > 0.8
     assert type(extracted.model) is TinyNet
@@ -60,7 +63,7 @@ def test_the_student_learns_from_answers_only(net: TinyNet, data: ImageData, tes
 
 
 def test_another_architecture(net: TinyNet, data: ImageData) -> None:
-    extracted = attack(net, data, "distill", device="cpu", architecture="resnet-w8", **QUICK)
+    extracted = attack(net, data, attack_value("distill", architecture="resnet-w8", **QUICK), device="cpu")
     assert extracted.architecture == "resnet-w8"
     assert (
         extracted.model.state_dict().keys()
@@ -74,12 +77,14 @@ def test_another_architecture(net: TinyNet, data: ImageData) -> None:
 def test_images_of_another_domain(net: TinyNet, data: ImageData, labels: str, architecture: str | None) -> None:
     """Images of seven classes copy a model of four: nothing reads their labels, and nothing is measured by them."""
     other = ImageData(255 - data.images, torch.arange(len(data)) % 7, tuple("abcdefg"), "another task")
-    extracted = attack(net, other, "distill", device="cpu", labels=labels, architecture=architecture, **QUICK)
+    extracted = attack(
+        net, other, attack_value("distill", labels=labels, architecture=architecture, **QUICK), device="cpu"
+    )
     assert predict(extracted.model, data.images).max() < 4
     assert not any("accuracy_attacker" in row for row in extracted.history)
     same = attack(
-        net, ImageData(other.images, other.labels * 0, other.classes, "no labels"), "distill", device="cpu",
-        labels=labels, architecture=architecture, **QUICK,
+        net, ImageData(other.images, other.labels * 0, other.classes, "no labels"),
+        attack_value("distill", labels=labels, architecture=architecture, **QUICK), device="cpu",
     )  # fmt: skip
     for name, value in extracted.model.state_dict().items():
         assert torch.equal(value, same.model.state_dict()[name]), name
@@ -90,7 +95,7 @@ def test_images_of_another_domain(net: TinyNet, data: ImageData, labels: str, ar
 def test_resumes_to_the_same_bits(
     net: TinyNet, data: ImageData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = attack(net, data, "distill", device="cpu", **QUICK)
+    whole = attack(net, data, attack_value("distill", **QUICK), device="cpu")
     original, calls = Distillation.backward, []
 
     def crash(self: Distillation, step: object) -> torch.Tensor:
@@ -101,8 +106,8 @@ def test_resumes_to_the_same_bits(
 
     monkeypatch.setattr(Distillation, "backward", crash)
     with pytest.raises(KeyboardInterrupt):
-        attack(net, data, "distill", device="cpu", folder=tmp_path, **QUICK)
-    resumed = attack(net, data, "distill", device="cpu", folder=tmp_path, **QUICK)
+        attack(net, data, attack_value("distill", **QUICK), device="cpu", folder=tmp_path)
+    resumed = attack(net, data, attack_value("distill", **QUICK), device="cpu", folder=tmp_path)
     assert all(torch.equal(value, whole.model.state_dict()[name]) for name, value in resumed.model.state_dict().items())
 
 
@@ -112,7 +117,7 @@ def test_refusals(net: TinyNet, data: ImageData) -> None:
     with pytest.raises(InputError, match="temperature"):
         Extraction(temperature=0.0)
     with pytest.raises(InputError, match="unknown model"):
-        attack(net, data, "distill", architecture="resnet-9000")
+        attack(net, data, attack_value("distill", architecture="resnet-9000"))
 
 
 def test_the_teacher_stays_frozen(net: TinyNet) -> None:

@@ -27,6 +27,7 @@ from indelible.train.loop import Loop
 from tests.attacks.networks import NETWORKS, make_network
 from tests.attacks.settings import REFUSED, SETTINGS
 from tests.conftest import stripes
+from tests.values import attack_value
 
 PROTOCOLS = ("sound", "paper")
 REGISTERED = set(ATTACKS)  # before a test registers one of its own
@@ -91,20 +92,20 @@ def test_any_network_comes_out_ordinary(
     stolen, data = make_network(network).eval(), stripes(24)
     if protocol not in ATTACKS[name].build.protocols:
         with pytest.raises(InputError, match=f"one protocol, 'sound', got '{protocol}'"):
-            attack(stolen, data, name, device="cpu", protocol=protocol, **SETTINGS[name])
+            attack(stolen, data, attack_value(name, protocol=protocol, **SETTINGS[name]), device="cpu")
         return
     if (name, network) in REFUSED:
         with pytest.raises(InputError, match=REFUSED[name, network]):
-            attack(stolen, data, name, device="cpu", protocol=protocol, **SETTINGS[name])
+            attack(stolen, data, attack_value(name, protocol=protocol, **SETTINGS[name]), device="cpu")
         return
     before = copy.deepcopy(stolen.state_dict())
     if protocol not in protocols_of(name):
         with pytest.raises(InputError, match="one protocol"):
-            attack(stolen, data, name, device="cpu", protocol=protocol)
+            attack(stolen, data, attack_value(name, protocol=protocol), device="cpu")
         return
     readings = iter([10.0, 1e6 + 10.0])
-    monkeypatch.setattr("indelible.attacks.base.time", SimpleNamespace(monotonic=lambda: next(readings)))
-    attacked = attack(stolen, data, name, device="cpu", protocol=protocol, **SETTINGS[name])
+    monkeypatch.setattr("indelible.attacks.removal_attack.time", SimpleNamespace(monotonic=lambda: next(readings)))
+    attacked = attack(stolen, data, attack_value(name, protocol=protocol, **SETTINGS[name]), device="cpu")
     assert all(torch.equal(value, before[key]) for key, value in stolen.state_dict().items())
     check_ordinary(attacked.model, stolen)
     assert logits_of(attacked.model(torch.rand(3, 3, 32, 32))).shape == (3, 4)
@@ -148,9 +149,9 @@ def test_the_papers_networks_for_a_few_steps(name: str, network: str) -> None:
     }
     if (name, network) in REFUSED:
         with pytest.raises(InputError, match=REFUSED[name, network]):
-            attack(stolen, stripes(20), name, device="cpu", **settings)
+            attack(stolen, stripes(20), attack_value(name, **settings), device="cpu")
         return
-    attacked = attack(stolen, stripes(20), name, device="cpu", **settings)
+    attacked = attack(stolen, stripes(20), attack_value(name, **settings), device="cpu")
     check_ordinary(attacked.model, stolen)
 
 
@@ -238,7 +239,7 @@ def test_isolation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys.modules[module], function, Forbidden(f"{module}.{function}"))
     plain = stripes(40)
     data = TemptingData(plain.images, plain.labels, plain.classes, plain.name)
-    attacked = attack(Temptation(), data, name, device="cpu", **SETTINGS[name])
+    attacked = attack(Temptation(), data, attack_value(name, **SETTINGS[name]), device="cpu")
     assert attacked.record.inputs["images"] == 40
     assert not {"key", "wsr", "ba"} & set(attacked.record.metrics)
     assert not any({"wsr", "ba"} & set(row) for row in attacked.history)
@@ -274,7 +275,7 @@ def test_an_interrupted_attack_resumes_to_the_same_bits(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stolen, data = make_network("batch-norm"), stripes(40)
-    whole = attack(stolen, data, name, device="cpu", **SETTINGS[name])
+    whole = attack(stolen, data, attack_value(name, **SETTINGS[name]), device="cpu")
     steps, advance = 0, Loop.advance
 
     def interrupted(self: Any, *args: Any) -> None:
@@ -287,7 +288,7 @@ def test_an_interrupted_attack_resumes_to_the_same_bits(
     monkeypatch.setattr(Loop, "advance", interrupted)
     for _ in range(4):
         try:
-            resumed = attack(stolen, data, name, device="cpu", folder=tmp_path, **SETTINGS[name])
+            resumed = attack(stolen, data, attack_value(name, **SETTINGS[name]), device="cpu", folder=tmp_path)
             break
         except KeyboardInterrupt:
             continue
@@ -302,7 +303,7 @@ def test_a_normalised_model_is_given_normalised_images(name: str) -> None:
     normalize = ((0.4, 0.5, 0.6), (0.2, 0.25, 0.3))
     stolen, data, seen = make_network("batch-norm"), stripes(40), []
     handle = stolen.register_forward_pre_hook(lambda _, args: seen.append(args[0].amin().item()))
-    attack(stolen, data, name, device="cpu", normalize=normalize, **SETTINGS[name])
+    attack(stolen, data, attack_value(name, **SETTINGS[name]), device="cpu", normalize=normalize)
     handle.remove()
     assert seen
     assert max(seen) < 0  # every batch, also those that only trace shapes: dark pixels lie below the mean

@@ -11,6 +11,7 @@ from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from indelible.nn.taps import FeatureReader, feature_reader
 from tests.conftest import TinyNet, stripes
+from tests.values import attack_value
 
 
 def test_the_papers_settings() -> None:
@@ -57,7 +58,7 @@ def test_activation_is_the_mean_l1_norm_of_each_channel() -> None:
 
 
 def test_pruned_channels_stay_dead_and_the_curve_starts_at_the_stolen_model(net: TinyNet, data: ImageData) -> None:
-    attacked = attack(net, data, "fp", device="cpu", rate=0.5, epochs=2, batch_size=64)
+    attacked = attack(net, data, attack_value("fp", rate=0.5, epochs=2, batch_size=64), device="cpu")
     metrics = attacked.record.metrics
     assert (metrics["rate"], metrics["pruned"], metrics["channels"], metrics["layer"]) == (0.5, 8, 16, "head")
     weight = attacked.model.get_submodule("head").weight
@@ -73,9 +74,9 @@ def test_pruned_channels_stay_dead_and_the_curve_starts_at_the_stolen_model(net:
 
 def test_sound_takes_the_largest_rate_within_the_budget(net: TinyNet) -> None:
     data = stripes(200)
-    free = attack(net, data, "fp", device="cpu", epochs=1, ba_drop=1.0)
+    free = attack(net, data, attack_value("fp", epochs=1, ba_drop=1.0), device="cpu")
     assert free.record.metrics["rate"] == 0.95
-    tight = attack(net, data, "fp", device="cpu", epochs=1, ba_drop=0.0)
+    tight = attack(net, data, attack_value("fp", epochs=1, ba_drop=0.0), device="cpu")
     assert tight.curve is not None
     within = [
         value
@@ -86,5 +87,5 @@ def test_sound_takes_the_largest_rate_within_the_budget(net: TinyNet) -> None:
 
 
 def test_paper_prunes_nine_tenths(net: TinyNet, data: ImageData) -> None:
-    attacked = attack(net, data, "fp", device="cpu", protocol="paper", epochs=1)
+    attacked = attack(net, data, attack_value("fp", protocol="paper", epochs=1), device="cpu")
     assert (attacked.record.metrics["rate"], attacked.record.metrics["pruned"]) == (0.9, 14)

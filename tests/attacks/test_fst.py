@@ -15,6 +15,7 @@ from indelible.train.objective import Step
 from tests.attacks.few_steps import CATALOGUE, check_few_steps
 from tests.attacks.networks import make_network
 from tests.conftest import TinyNet, stripes
+from tests.values import attack_value
 
 
 def test_the_papers_settings() -> None:
@@ -78,7 +79,7 @@ def test_a_new_head_lies_within_the_bound() -> None:
 
 
 def test_the_head_ends_with_the_stolen_norm_and_away_from_it(net: TinyNet, data: ImageData) -> None:
-    attacked = attack(net, data, "fst", device="cpu", epochs=2, alpha=0.2)
+    attacked = attack(net, data, attack_value("fst", epochs=2, alpha=0.2), device="cpu")
     assert attacked.record.metrics["head"] == "head"
     assert isinstance(attacked.model, TinyNet)
     head, original = attacked.model.head.weight.detach(), net.head.weight.detach()
@@ -88,7 +89,7 @@ def test_the_head_ends_with_the_stolen_norm_and_away_from_it(net: TinyNet, data:
 
 
 def test_passes_and_curve(net: TinyNet, data: ImageData) -> None:
-    attacked = attack(net, data, "fst", device="cpu", epochs=1)
+    attacked = attack(net, data, attack_value("fst", epochs=1), device="cpu")
     assert attacked.curve is not None
     assert (attacked.curve.name, attacked.curve.values) == ("alpha", ALPHAS)
     assert attacked.record.images == 3 * 288 + 4 * 32

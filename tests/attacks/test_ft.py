@@ -15,6 +15,7 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import ImageData
 from indelible.train import Schedule, TrainSettings, fit
 from tests.conftest import TinyNet, stripes
+from tests.values import attack_value, method_value
 
 
 def test_the_papers_settings() -> None:
@@ -27,7 +28,7 @@ def test_the_papers_settings() -> None:
 @pytest.mark.parametrize(("protocol", "augmentation"), [("paper", "none"), ("sound", "crop-flip")])
 def test_recipes_equal_plain_fitting(net: TinyNet, data: ImageData, protocol: str, augmentation: str) -> None:
     """FT is ordinary training with its own settings: the same bits as calling the loop directly."""
-    attacked = attack(net, data, "ft", seed=5, device="cpu", protocol=protocol, epochs=2, batch_size=64)
+    attacked = attack(net, data, attack_value("ft", protocol=protocol, epochs=2, batch_size=64), seed=5, device="cpu")
     twin = copy.deepcopy(net)
     settings = TrainSettings(
         epochs=2, lr=0.05, momentum=0.9, weight_decay=5e-4, batch_size=64, schedule=Schedule.every(5, 0.5)
@@ -42,8 +43,8 @@ def test_the_stolen_model_is_left_alone_and_comes_out_ordinary(
     before = copy.deepcopy(net.state_dict())
     net.eval()
     readings = iter([10.0, 1e6 + 10.0])
-    monkeypatch.setattr("indelible.attacks.base.time", SimpleNamespace(monotonic=lambda: next(readings)))
-    attacked = indelible.attack(net, (data.images, data.labels), epochs=1, device="cpu")
+    monkeypatch.setattr("indelible.attacks.removal_attack.time", SimpleNamespace(monotonic=lambda: next(readings)))
+    attacked = indelible.attack(net, (data.images, data.labels), attack_value("ft", epochs=1), device="cpu")
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert type(attacked.model) is TinyNet
     assert not attacked.model.training
@@ -59,7 +60,6 @@ def test_the_stolen_model_is_left_alone_and_comes_out_ordinary(
 def test_an_attack_is_given_nothing_of_the_owner() -> None:
     """Neither the verb nor the job has a way in for key, watermark samples, WSR or test data."""
     allowed = {"model", "data", "method", "scale", "seed", "normalize", "folder", "device", "devices"}
-    allowed |= {"settings"}
     assert set(inspect.signature(attack).parameters) == allowed
     assert {field.name for field in fields(Removal)} == {
         "model", "data", "seed", "normalize", "folder", "device", "curve", "phases", "figures", "images", "seconds",
@@ -77,9 +77,13 @@ def test_refusals(net: TinyNet, data: ImageData) -> None:
     with pytest.raises(UnknownNameError, match="removal attack 'tf'"):
         attack(net, data, "tf")
     with pytest.raises(UnknownNameError, match="protocol"):
-        attack(net, data, protocol="strong")
+        attack(net, data, FineTuning.at_scale(protocol="strong"))  # type: ignore[arg-type]
     with pytest.raises(UnknownNameError, match="epoch"):
-        attack(net, data, epoch=3)
+        attack(net, data, epoch=3)  # type: ignore[call-arg]
+    with pytest.raises(InputError, match=r"got lr=0.01\. Give method=FineTuning.at_scale\(lr=0.01\)"):
+        attack(net, data, lr=0.01)  # type: ignore[call-arg]
+    with pytest.raises(UnknownNameError, match=r"setting of FineTuning 'epoch'.*Did you mean 'epochs'"):
+        FineTuning.at_scale(epoch=3)  # type: ignore[call-arg]
     with pytest.raises(InputError, match="4 outputs, but 'data' has 7 classes"):
         attack(net, (data.images, data.labels + 3))
     with pytest.raises(InputError, match="cannot take images"):
@@ -93,11 +97,21 @@ def test_fine_tuning_weakens_a_vanilla_mark(net: TinyNet, key: indelible.Key) ->
     train = {"epochs": 6, "lr": 0.1, "batch_size": 32, "schedule": Schedule.one_cycle()}
     data, test = stripes(320), stripes(160, seed=1)
     embedded = indelible.embed(
-        net, data, key, "vanilla", scale="paper", fraction=0.1, train=train, test=test, device="cpu"
+        net,
+        data,
+        key,
+        method_value("vanilla", key, "paper", fraction=0.1),
+        scale="paper",
+        train=train,
+        test=test,
+        device="cpu",
     )
     assert embedded.record.metrics["wsr"] > 0.8
     samples = key.samples(data, purpose="embed")
     washed = attack(
-        embedded.model, (samples.images, data.labels[samples.carriers]), epochs=6, device="cpu", batch_size=32
+        embedded.model,
+        (samples.images, data.labels[samples.carriers]),
+        attack_value("ft", epochs=6, batch_size=32),
+        device="cpu",
     )
     assert indelible.verify(washed.model, key, test).wsr < 0.4

@@ -15,6 +15,7 @@ from indelible.data.images import ImageData
 from indelible.train.objective import Step
 from tests.attacks.few_steps import CATALOGUE, check_few_steps
 from tests.conftest import TinyNet, stripes
+from tests.values import attack_value
 
 
 def test_the_papers_settings() -> None:
@@ -87,11 +88,11 @@ def test_a_step_equals_the_slow_reference(net: TinyNet) -> None:
 
 
 def test_passes_and_curve(net: TinyNet, data: ImageData) -> None:
-    attacked = attack(net, data, "ft-sam", device="cpu", epochs=1)
+    attacked = attack(net, data, attack_value("ft-sam", epochs=1), device="cpu")
     assert attacked.curve is not None
     assert (attacked.curve.name, attacked.curve.values) == ("rho", RHOS)
     assert attacked.record.images == 3 * 2 * 288 + 4 * 32
-    fixed = attack(net, data, "ft-sam", device="cpu", epochs=1, rho=2.0)
+    fixed = attack(net, data, attack_value("ft-sam", epochs=1, rho=2.0), device="cpu")
     assert (fixed.curve, fixed.record.metrics["rho"], fixed.record.images) == (None, 2.0, 2 * 320)
 
 

@@ -16,6 +16,7 @@ from indelible.data.images import ImageData
 from indelible.train.objective import Step
 from tests.attacks.few_steps import CATALOGUE, check_few_steps
 from tests.conftest import TinyNet, stripes
+from tests.values import attack_value
 
 
 def test_the_papers_settings() -> None:
@@ -129,7 +130,7 @@ def test_how_many_images_carry_the_change(share: float, rows: int, carrying: int
 
 
 def test_passes_and_curve(net: TinyNet, data: ImageData) -> None:
-    attacked = attack(net, data, "i-bau", device="cpu", rounds=2)
+    attacked = attack(net, data, attack_value("i-bau", rounds=2), device="cpu")
     assert attacked.curve is not None
     assert (attacked.curve.name, attacked.curve.values) == ("rounds", (1, 2))
     # In every round two passes to find the change and two to unlearn it; the stolen model and both others are judged.

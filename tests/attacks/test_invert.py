@@ -16,6 +16,7 @@ from indelible.train.objective import Step
 from tests.attacks.few_steps import CATALOGUE, check_few_steps
 from tests.attacks.settings import SETTINGS
 from tests.conftest import stripes
+from tests.values import attack_value
 
 
 def test_prices_by_hand() -> None:
@@ -134,10 +135,12 @@ class Backdoored(nn.Module):
 def test_it_unlearns_marks_that_it_was_not_given() -> None:
     """A bar is 130 / 255 brighter than the rest: both gains fall below that, plain fine-tuning leaves them at 1."""
     thief = stripes(80, seed=2)
-    how: dict[str, Any] = {"device": "cpu", "epochs": 6, "batch_size": 20, "lr": 0.05}
+    how: dict[str, Any] = {"epochs": 6, "batch_size": 20, "lr": 0.05}
     searched: dict[str, Any] = {"cleanse_epochs": 25, "cleanse_batch": 16, "cleanse_round": 48}
-    found = attack(Backdoored(), thief, "invert", patterns=1, ba_drop=0.1, **searched, **how)
-    tuned = attack(Backdoored(), thief, "ft", **how)
+    found = attack(
+        Backdoored(), thief, attack_value("invert", patterns=1, ba_drop=0.1, **searched, **how), device="cpu"
+    )
+    tuned = attack(Backdoored(), thief, attack_value("ft", **how), device="cpu")
     assert float(found.model.state_dict()["gains"].max()) < 130 / 255
     assert float(tuned.model.state_dict()["gains"].min()) > 0.95
     assert [len(row) for row in found.record.metrics["mask_norms"]] == [4]

@@ -9,6 +9,7 @@ from indelible.attacks.magnitude import prune_smallest, smallest_first
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from tests.conftest import TinyNet
+from tests.values import attack_value
 
 
 def test_settings() -> None:
@@ -59,11 +60,11 @@ def test_shares_are_rounded_down(share: float, zeros: int) -> None:
 
 
 def test_the_budget(net: TinyNet, data: ImageData) -> None:
-    free = attack(net, data, "magnitude", device="cpu", ba_drop=1.0)
+    free = attack(net, data, attack_value("magnitude", ba_drop=1.0), device="cpu")
     weights = 8 * 27 + 16 * 72 + 4 * 64
     metrics = free.record.metrics
     assert (metrics["share"], metrics["weights"], metrics["pruned"]) == (0.99, weights, int(0.99 * weights))
-    tight = attack(net, data, "magnitude", device="cpu", ba_drop=0.0).curve
+    tight = attack(net, data, attack_value("magnitude", ba_drop=0.0), device="cpu").curve
     assert tight is not None
     within = [
         value for value, found in zip(tight.values, tight.accuracies, strict=True) if found >= tight.accuracies[0]

@@ -16,6 +16,7 @@ from indelible.data.images import ImageData
 from indelible.nn.curves import BezierCurve
 from indelible.train.objective import Step
 from tests.conftest import TinyNet
+from tests.values import attack_value
 
 QUICK: dict[str, Any] = {"end_epochs": 1, "epochs": 2, "batch_size": 64, "points": 5}
 
@@ -72,7 +73,7 @@ def test_the_slip_of_the_evaluation_mode(net: TinyNet, stale: bool) -> None:
 
 
 def test_sound_takes_the_highest_inner_point_within_the_budget(net: TinyNet, data: ImageData) -> None:
-    attacked = attack(net, data, "mcr", device="cpu", ba_drop=1.0, **QUICK)
+    attacked = attack(net, data, attack_value("mcr", ba_drop=1.0, **QUICK), device="cpu")
     curve = attacked.curve
     assert curve is not None
     assert curve.values == (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -87,7 +88,7 @@ def test_sound_takes_the_highest_inner_point_within_the_budget(net: TinyNet, dat
 
 def test_statistics_belong_to_the_point(net: TinyNet, data: ImageData) -> None:
     """At t = 0 the weights are the stolen ones, and the statistics those of the curve's own images."""
-    attacked = attack(net, data, "mcr", device="cpu", **QUICK)
+    attacked = attack(net, data, attack_value("mcr", **QUICK), device="cpu")
     assert attacked.curve is not None
     start = attacked.curve.build(0.0)
     assert all(torch.equal(value, dict(net.named_parameters())[name]) for name, value in start.named_parameters())
@@ -98,7 +99,7 @@ def test_statistics_belong_to_the_point(net: TinyNet, data: ImageData) -> None:
 
 
 def test_paper_takes_its_t(net: TinyNet, data: ImageData) -> None:
-    attacked = attack(net, data, "mcr", device="cpu", protocol="paper", **QUICK)
+    attacked = attack(net, data, attack_value("mcr", protocol="paper", **QUICK), device="cpu")
     assert attacked.curve is not None
     assert attacked.curve.chosen == 0.9
     assert attacked.curve.values == (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
@@ -118,7 +119,7 @@ def test_a_test_set_only_when_named_and_only_in_the_paper_protocol(net: TinyNet,
 
 def test_resumes_to_the_same_bits(net: TinyNet, data: ImageData, tmp_path: Path) -> None:
     """The end point is not trained again after a crash in the second phase."""
-    whole = attack(net, data, "mcr", device="cpu", **QUICK)
+    whole = attack(net, data, attack_value("mcr", **QUICK), device="cpu")
 
     def crash(self: AlongCurve, step: Step) -> Tensor:
         raise KeyboardInterrupt
@@ -127,10 +128,10 @@ def test_resumes_to_the_same_bits(net: TinyNet, data: ImageData, tmp_path: Path)
     AlongCurve.backward = crash  # type: ignore[method-assign]
     try:
         with silenced(), pytest.raises(KeyboardInterrupt):
-            attack(net, data, "mcr", device="cpu", folder=tmp_path, **QUICK)
+            attack(net, data, attack_value("mcr", **QUICK), device="cpu", folder=tmp_path)
     finally:
         AlongCurve.backward = original  # type: ignore[method-assign]
     assert (tmp_path / "phase-end-point.safetensors").exists()
-    resumed = attack(net, data, "mcr", device="cpu", folder=tmp_path, **QUICK)
+    resumed = attack(net, data, attack_value("mcr", **QUICK), device="cpu", folder=tmp_path)
     assert all(torch.equal(value, whole.model.state_dict()[name]) for name, value in resumed.model.state_dict().items())
     assert [row["phase"] for row in resumed.history] == ["end-point", "curve", "curve"]

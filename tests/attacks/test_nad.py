@@ -18,6 +18,7 @@ from indelible.nn.taps import stage_outputs
 from indelible.train.evaluate import accuracy
 from indelible.train.objective import Step
 from tests.conftest import TinyNet, stripes
+from tests.values import attack_value
 
 
 def test_the_papers_settings() -> None:
@@ -83,7 +84,9 @@ def _first(net: TinyNet, layers: int) -> nn.Sequential:
 )
 def test_recipes(net: TinyNet, data: ImageData, protocol: str, beta: float, rates: list[float]) -> None:
     given: dict[str, Any] = {"beta": 1500.0} if protocol == "sound" else {}
-    attacked = attack(net, data, "nad", device="cpu", protocol=protocol, epochs=3, teacher_epochs=3, **given)
+    attacked = attack(
+        net, data, attack_value("nad", protocol=protocol, epochs=3, teacher_epochs=3, **given), device="cpu"
+    )
     assert lrs(attacked, "teacher") == pytest.approx([0.02, 0.02, 0.002])  # the teacher's rate drops in both
     assert lrs(attacked, f"distillation, beta {beta:g}") == pytest.approx(rates)
     assert attacked.record.metrics["beta"] == beta
@@ -93,7 +96,7 @@ def test_recipes(net: TinyNet, data: ImageData, protocol: str, beta: float, rate
 
 def test_the_first_beta_within_the_budget_is_taken(net: TinyNet, data: ImageData) -> None:
     """Of 320 images 32 are held out: looked at before, and after the one student."""
-    attacked = attack(net, data, "nad", device="cpu", epochs=1, teacher_epochs=1, ba_drop=1.0)
+    attacked = attack(net, data, attack_value("nad", epochs=1, teacher_epochs=1, ba_drop=1.0), device="cpu")
     found = attacked.record.metrics
     assert (found["beta"], list(found["tried"])) == (1500.0, ["1500"])
     assert attacked.record.images == 288 + 2 * 288 + 2 * 32
@@ -101,7 +104,7 @@ def test_the_first_beta_within_the_budget_is_taken(net: TinyNet, data: ImageData
 
 def test_a_beta_that_costs_too_much_is_divided_by_ten(net: TinyNet, data: ImageData) -> None:
     """A budget that nothing meets: all are tried from the same start, and the most accurate one is the model."""
-    attacked = attack(net, data, "nad", device="cpu", epochs=1, teacher_epochs=1, ba_drop=-1.0)
+    attacked = attack(net, data, attack_value("nad", epochs=1, teacher_epochs=1, ba_drop=-1.0), device="cpu")
     found = attacked.record.metrics
     assert list(found["tried"]) == ["1500", "150", "15"]
     # Each of them alone, on the images that are fitted to; of equal accuracies the strongest wins.

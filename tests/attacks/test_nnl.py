@@ -18,6 +18,7 @@ from indelible.data.images import ImageData
 from indelible.train import Schedule
 from indelible.train.objective import Step
 from tests.conftest import TinyNet, stripes
+from tests.values import attack_value, method_value
 
 QUICK: dict[str, Any] = {"cleanse_epochs": 1, "epochs": 1, "batch_size": 64}
 
@@ -127,7 +128,7 @@ def test_the_papers_code_takes_l2_norms_the_lower_median_and_the_smallest_sum(
 @pytest.mark.parametrize("protocol", ["sound", "paper"])
 def test_an_ordinary_model_comes_out_with_the_search_on_record(net: TinyNet, data: ImageData, protocol: str) -> None:
     before = copy.deepcopy(net.state_dict())
-    attacked = attack(net, data, "nnl", device="cpu", protocol=protocol, **QUICK)
+    attacked = attack(net, data, attack_value("nnl", protocol=protocol, **QUICK), device="cpu")
     assert type(attacked.model) is TinyNet
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     figures = attacked.record.metrics
@@ -142,8 +143,12 @@ def test_an_ordinary_model_comes_out_with_the_search_on_record(net: TinyNet, dat
 
 def test_thresholds_decide_what_is_reset(net: TinyNet, data: ImageData) -> None:
     settings = {**QUICK, "share": 1.0}
-    none = attack(net, data, "nnl", device="cpu", conv_threshold=1e9, dense_threshold=1e9, **settings).record.metrics
-    many = attack(net, data, "nnl", device="cpu", conv_threshold=1e-9, dense_threshold=1e-9, **settings).record.metrics
+    none = attack(
+        net, data, attack_value("nnl", conv_threshold=1e9, dense_threshold=1e9, **settings), device="cpu"
+    ).record.metrics
+    many = attack(
+        net, data, attack_value("nnl", conv_threshold=1e-9, dense_threshold=1e-9, **settings), device="cpu"
+    ).record.metrics
     assert (none["channels_reset"], none["neurons_reset"]) == (0, 0)
     assert many["channels_reset"] > 4
     assert many["neurons_reset"] > 0
@@ -171,7 +176,7 @@ class Chain(nn.Sequential):
 def test_no_layer_is_emptied(data: ImageData, protocol: str, threshold: float) -> None:
     """Reset whole, the first layer makes all images alike, and fine-tuning ends in NaN."""
     settings = {**QUICK, "share": 1.0, "conv_threshold": threshold, "dense_threshold": threshold}
-    attacked = attack(Chain().eval(), data, "nnl", device="cpu", protocol=protocol, **settings)
+    attacked = attack(Chain().eval(), data, attack_value("nnl", protocol=protocol, **settings), device="cpu")
     assert attacked.curve is not None
     layers = [layer for layer in attacked.curve.build(1.0).modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
     gone = [int((layer.weight.flatten(1) == 0).all(1).sum()) for layer in layers]
@@ -183,19 +188,19 @@ def test_no_layer_is_emptied(data: ImageData, protocol: str, threshold: float) -
 
 def test_the_advice_names_settings_that_the_attack_has(net: TinyNet, data: ImageData) -> None:
     with pytest.raises(DivergedError) as caught:
-        attack(net, data, "nnl", device="cpu", **QUICK, lr=1e25)
+        attack(net, data, attack_value("nnl", **QUICK, lr=1e25), device="cpu")
     assert str(caught.value) == (
         "the loss became NaN in epoch 1. Lower the attack's learning rate: lr=1e+24 (now 1e+25)."
     )
     with pytest.raises(DivergedError, match=r"rate: end_lr=1e\+24 \(now 1e\+25\)\.$"):
-        attack(net, data, "mcr", device="cpu", end_lr=1e25, end_epochs=1, epochs=1, batch_size=64)
+        attack(net, data, attack_value("mcr", end_lr=1e25, end_epochs=1, epochs=1, batch_size=64), device="cpu")
 
 
 def test_the_budget_decides_the_share(net: TinyNet, data: ImageData) -> None:
     """Whatever it costs: all that react; for nothing: only what costs nothing on the held-out images."""
     settings = {**QUICK, "conv_threshold": 1e-3, "dense_threshold": 1e-3}
-    free = attack(net, data, "nnl", device="cpu", ba_drop=1.0, **settings)
-    frugal = attack(net, data, "nnl", device="cpu", ba_drop=0.0, **settings)
+    free = attack(net, data, attack_value("nnl", ba_drop=1.0, **settings), device="cpu")
+    frugal = attack(net, data, attack_value("nnl", ba_drop=0.0, **settings), device="cpu")
     assert free.curve is not None
     assert frugal.curve is not None
     assert free.curve.chosen == 1.0
@@ -209,7 +214,7 @@ def test_resumes_to_the_same_bits(
     net: TinyNet, data: ImageData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search is not made again after a crash in fine-tuning, and still counts."""
-    whole = attack(net, data, "nnl", device="cpu", **QUICK)
+    whole = attack(net, data, attack_value("nnl", **QUICK), device="cpu")
 
     def crash(self: Laundering, step: Step) -> Tensor:
         raise KeyboardInterrupt
@@ -217,9 +222,9 @@ def test_resumes_to_the_same_bits(
     with monkeypatch.context() as patched:
         patched.setattr(Laundering, "backward", crash)
         with pytest.raises(KeyboardInterrupt):
-            attack(net, data, "nnl", device="cpu", folder=tmp_path, **QUICK)
+            attack(net, data, attack_value("nnl", **QUICK), device="cpu", folder=tmp_path)
     monkeypatch.setattr("indelible.attacks.neural_cleanse.PatchSearch._advance", crash)
-    resumed = attack(net, data, "nnl", device="cpu", folder=tmp_path, **QUICK)
+    resumed = attack(net, data, attack_value("nnl", **QUICK), device="cpu", folder=tmp_path)
     assert all(torch.equal(value, whole.model.state_dict()[name]) for name, value in resumed.model.state_dict().items())
     assert resumed.record.images == whole.record.images
 
@@ -229,9 +234,16 @@ def test_nnl_removes_a_vanilla_mark(net: TinyNet, key: indelible.Key) -> None:
     train = {"epochs": 6, "lr": 0.1, "batch_size": 32, "schedule": Schedule.one_cycle()}
     data, test = stripes(320), stripes(160, seed=1)
     embedded = indelible.embed(
-        net, data, key, "vanilla", scale="paper", fraction=0.1, train=train, test=test, device="cpu"
+        net,
+        data,
+        key,
+        method_value("vanilla", key, "paper", fraction=0.1),
+        scale="paper",
+        train=train,
+        test=test,
+        device="cpu",
     )
     assert embedded.record.metrics["wsr"] > 0.8
-    washed = attack(embedded.model, data, "nnl", device="cpu", cleanse_epochs=12, epochs=6, batch_size=64)
+    washed = attack(embedded.model, data, attack_value("nnl", cleanse_epochs=12, epochs=6, batch_size=64), device="cpu")
     verdict = indelible.verify(washed.model, key, test)
     assert verdict.wsr < embedded.record.metrics["wsr"] - 0.2

@@ -14,6 +14,7 @@ from indelible.embedding.mixing import mix
 from indelible.keys.key import Key
 from indelible.train.evaluate import success_rate
 from tests.conftest import SHAPE, TinyNet
+from tests.values import attack_value
 
 
 def test_settings_are_those_of_fine_tuning() -> None:
@@ -49,7 +50,7 @@ def test_marked_images_replace_some_of_the_attackers(
         return found
 
     monkeypatch.setattr(module, "mix", watched)
-    attacked = attack(net, data, "overwrite", device="cpu", kind=kind, epochs=1, fraction=0.1, seed=3)
+    attacked = attack(net, data, attack_value("overwrite", kind=kind, epochs=1, fraction=0.1), device="cpu", seed=3)
     everything = mixed[0].gather(torch.arange(len(data)))
     changed = (everything.images != data.images).flatten(1).any(1)
     key = own_key(3, kind, 4, SHAPE)
@@ -61,7 +62,10 @@ def test_marked_images_replace_some_of_the_attackers(
 
 def test_the_thiefs_mark_takes(net: TinyNet, data: ImageData, test_data: ImageData) -> None:
     attacked = attack(
-        net, data, "overwrite", device="cpu", epochs=12, batch_size=32, fraction=0.2, protocol="paper", every=4
+        net,
+        data,
+        attack_value("overwrite", epochs=12, batch_size=32, fraction=0.2, protocol="paper", every=4),
+        device="cpu",
     )
     assert attacked.record.metrics["own_rate"] > 0.9
     fresh = own_key(0, "content", 4, SHAPE).samples(test_data, purpose="verify")

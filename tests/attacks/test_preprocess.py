@@ -13,6 +13,7 @@ from indelible.data.augment import normalise, to_float
 from indelible.data.images import ImageData
 from indelible.train.evaluate import predict
 from tests.conftest import MarkReader, TinyNet
+from tests.values import attack_value
 
 
 def pixels(*values: int) -> Tensor:
@@ -104,7 +105,7 @@ def test_the_wrapper_called_as_a_module_with_normalised_images(net: TinyNet, dat
 
 
 def test_the_attack_leaves_the_weights_and_names_the_preprocessing(net: TinyNet, data: ImageData) -> None:
-    attacked = attack(net, data, "preprocess", device="cpu", transform="noise", ba_drop=1.0)
+    attacked = attack(net, data, attack_value("preprocess", transform="noise", ba_drop=1.0), device="cpu")
     assert all(torch.equal(value, net.state_dict()[name]) for name, value in attacked.model.state_dict().items())
     assert attacked.record.metrics["preprocessing"] == {"transform": "noise", "strength": 0.2}
     assert attacked.record.images == (6 + 1 + 5) * len(data)
@@ -128,9 +129,9 @@ def test_the_attack_leaves_the_weights_and_names_the_preprocessing(net: TinyNet,
 
 
 def test_recipes(net: TinyNet, data: ImageData) -> None:
-    paper = attack(net, data, "preprocess", device="cpu", protocol="paper").record.metrics["preprocessing"]
-    assert paper == {"transform": "jpeg", "strength": 75}
-    own = attack(net, data, "preprocess", device="cpu", strength=60).record.metrics["preprocessing"]
+    paper = attack(net, data, attack_value("preprocess", protocol="paper"), device="cpu")
+    assert paper.record.metrics["preprocessing"] == {"transform": "jpeg", "strength": 75}
+    own = attack(net, data, attack_value("preprocess", strength=60), device="cpu").record.metrics["preprocessing"]
     assert own["strength"] == 60
     assert InputPreprocessing(transform="bits").protocol == "sound"
 

@@ -9,6 +9,7 @@ from indelible.attacks.quantise import quantise, quantised
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
 from tests.conftest import TinyNet
+from tests.values import attack_value
 
 
 def test_settings() -> None:
@@ -57,11 +58,11 @@ def test_channels_of_a_network_have_few_levels(net: TinyNet) -> None:
 
 
 def test_the_fewest_bits_within_the_budget(net: TinyNet, data: ImageData) -> None:
-    free = attack(net, data, "quantise", device="cpu", ba_drop=1.0)
+    free = attack(net, data, attack_value("quantise", ba_drop=1.0), device="cpu")
     assert free.record.metrics["bits"] == 3
     assert free.curve is not None
     assert (free.curve.name, free.curve.values) == ("weight_bits", (3.0, 4.0, 5.0, 6.0, 8.0))
-    given = attack(net, data, "quantise", device="cpu", bits=7)
+    given = attack(net, data, attack_value("quantise", bits=7), device="cpu")
     assert given.record.metrics["bits"] == 7
     quantise(net, 7)
     assert torch.equal(given.model.state_dict()["head.weight"], net.head.weight)

@@ -17,6 +17,7 @@ from indelible.train.objective import Objective, Step
 from tests.attacks.test_strengths import Bars
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
 from tests.embedding.test_stamping import Keeping
+from tests.values import attack_value, method_value
 
 
 def step(number: int) -> Step:
@@ -75,9 +76,13 @@ def test_it_unlearns_texts_that_it_never_saw() -> None:
     data, test = stripes(480), stripes(120, seed=1)
     key = indelible.Key.create(classes=4, shape=SHAPE, target=2, secret=SECRET)
     how = {"epochs": 8, "batch_size": 32, "evaluate_every": 8}
-    marked = indelible.embed(TinyNet(width=16), data, key, "vanilla", scale="cpu", train=how, fraction=0.2).model
+    marked = indelible.embed(
+        TinyNet(width=16), data, key, method_value("vanilla", key, fraction=0.2), scale="cpu", train=how
+    ).model
     before = indelible.verify(marked, key, test)
-    found = indelible.attack(marked, stripes(320, seed=2), "rehearse", epochs=6, batch_size=32, share=0.5, lr=0.05)
+    found = indelible.attack(
+        marked, stripes(320, seed=2), attack_value("rehearse", epochs=6, batch_size=32, share=0.5, lr=0.05)
+    )
     after = indelible.verify(found.model, key, test)
     assert before.wsr > 0.8
     assert after.wsr < before.wsr - 0.2

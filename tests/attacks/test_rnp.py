@@ -18,6 +18,7 @@ from indelible.nn.channel_masks import MaskedNetwork, Neurons
 from indelible.train.objective import Step
 from tests.attacks.few_steps import CATALOGUE, check_few_steps
 from tests.conftest import TinyNet, stripes
+from tests.values import attack_value
 
 
 def test_the_papers_settings() -> None:
@@ -112,8 +113,8 @@ def test_unlearning_stops_at_the_floor(learnt: TinyNet, data: ImageData, monkeyp
 
     monkeypatch.setattr("indelible.attacks.rnp.ascend", counted)
     monkeypatch.setattr("indelible.attacks.anp.below_zero", lambda _: ())  # twenty thresholds and no others
-    settings: dict[str, Any] = {"device": "cpu", "epochs": 1, "images": 100, "batch_size": 20}
-    attacked = attack(learnt, data, "rnp", unlearn_lr=0.1, **settings)
+    settings: dict[str, Any] = {"epochs": 1, "images": 100, "batch_size": 20}
+    attacked = attack(learnt, data, attack_value("rnp", unlearn_lr=0.1, **settings), device="cpu")
     epochs = [sum(right[at : at + 5]) / 100 for at in range(0, len(right), 5)]
     assert len(right) == 5 * len(epochs) < 5 * 20
     # Four classes: the floor is a fifth more than chance.
@@ -121,7 +122,8 @@ def test_unlearning_stops_at_the_floor(learnt: TinyNet, data: ImageData, monkeyp
     assert attacked.record.metrics["unlearned"] == epochs[-1]
     assert attacked.record.images == 21 * 32 + 100 + 100 * len(epochs)  # twenty and the stolen model; recovery
     right.clear()
-    slow = attack(learnt, data, "rnp", unlearn_lr=1e-6, unlearn_epochs=2, **settings)
+    value = attack_value("rnp", unlearn_lr=1e-6, unlearn_epochs=2, **settings)
+    slow = attack(learnt, data, value, device="cpu")
     assert len(right) == 2 * 5
     assert slow.record.images == 21 * 32 + 100 + 100 * 2
     assert slow.record.metrics["unlearned"] == sum(right[5:]) / 100 > 0.8
@@ -134,7 +136,7 @@ def test_with_few_classes_the_floor_is_above_chance(classes: int, floor: float) 
 
 def test_the_stolen_weights_are_pruned_not_the_unlearned_ones(learnt: TinyNet, data: ImageData) -> None:
     stolen = copy.deepcopy(learnt)
-    attacked = attack(learnt, data, "rnp", device="cpu", threshold=0.6, unlearn_lr=0.1, epochs=5)
+    attacked = attack(learnt, data, attack_value("rnp", threshold=0.6, unlearn_lr=0.1, epochs=5), device="cpu")
     assert attacked.curve is not None
     assert attacked.curve.chosen == 0.6
     assert set(THRESHOLDS) <= set(attacked.curve.values)

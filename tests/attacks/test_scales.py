@@ -10,6 +10,7 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.data.images import ImageData
 from indelible.train.settings import SCALES
 from tests.conftest import TinyNet, stripes
+from tests.values import attack_value
 
 IMAGES = 40
 # Image passes with 40 images: 36 are fitted to and 4 held out; MCR halves the 36.
@@ -72,17 +73,18 @@ def test_passes_of_anp_depend_on_how_many_neurons_fall_below_zero(
 
 
 def test_what_is_given_goes_before_the_scale(images: ImageData) -> None:
-    attacked = attack(TinyNet(), images, "ft", scale="cpu", epochs=1, device="cpu")
+    attacked = attack(TinyNet(), images, attack_value("ft", epochs=1), device="cpu")
     settings: dict[str, Any] = attacked.record.settings["method"]
     assert (settings["epochs"], settings["every"], settings["lr"]) == (1, 4, 0.05)
 
 
 def test_the_cheaper_scale_is_the_default(images: ImageData) -> None:
-    by_default = attack(TinyNet(), images, "ft", epochs=1, device="cpu")
-    named = attack(TinyNet(), images, "ft", epochs=1, device="cpu", scale="cpu")
+    by_default = attack(TinyNet(), images, FineTuning.at_scale(epochs=1), device="cpu")
+    named = attack(TinyNet(), images, FineTuning.at_scale("cpu", epochs=1), device="cpu")
+    assert attack(TinyNet(), images, device="cpu").record.settings["method"] == FineTuning.at_scale().to_json()
     assert by_default.record.settings == named.record.settings
     assert by_default.record.settings["method"]["every"] == 4
-    longer = attack(TinyNet(), images, "ft", epochs=1, device="cpu", scale="paper")
+    longer = attack(TinyNet(), images, FineTuning.at_scale("paper", epochs=1), device="cpu")
     assert longer.record.settings["method"]["every"] == 5
 
 

@@ -16,6 +16,7 @@ from indelible.data.images import ImageData
 from indelible.models import build_model
 from tests.attacks.settings import REFUSED
 from tests.conftest import stripes
+from tests.values import attack_value
 
 NEW = ("clp", "bnp", "magnitude", "quantise", "weight-noise", "overwrite")
 
@@ -112,7 +113,7 @@ def test_networks_of_the_catalogue(name: str, network: str) -> None:
         with pytest.raises(InputError, match=REFUSED[name, network]):
             attack(stolen, data, name, device="cpu")
         return
-    first, second = (attack(stolen, data, name, device="cpu", seed=5, **settings) for _ in range(2))
+    first, second = (attack(stolen, data, attack_value(name, **settings), device="cpu", seed=5) for _ in range(2))
     assert tensor_digest(first.model.state_dict()) == tensor_digest(second.model.state_dict())
     assert first.record.metrics == second.record.metrics
 

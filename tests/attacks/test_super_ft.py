@@ -10,6 +10,7 @@ from indelible.data.images import ImageData
 from indelible.train.loop import Loop
 from tests.attacks.few_steps import CATALOGUE, check_few_steps
 from tests.conftest import TinyNet
+from tests.values import attack_value
 
 
 def test_settings() -> None:
@@ -43,15 +44,17 @@ def test_the_rates_of_a_run(net: TinyNet, data: ImageData, monkeypatch: pytest.M
 
     monkeypatch.setattr(Loop, "advance", noting)
     attack(
-        net, data, "super-ft", device="cpu", epochs=2, batch_size=64, cycle=4, share=0.5, peak=0.1, second_peak=0.02,
-        base=0.01,
+        net, data,
+        attack_value(
+            "super-ft", epochs=2, batch_size=64, cycle=4, share=0.5, peak=0.1, second_peak=0.02, base=0.01
+        ), device="cpu",
     )  # fmt: skip
     large, small = [0.01, 0.055, 0.1, 0.055, 0.01], [0.01, 0.015, 0.02, 0.015, 0.01]
     assert seen == pytest.approx([*large, *small])
 
 
 def test_passes_and_curve(net: TinyNet, data: ImageData) -> None:
-    attacked = attack(net, data, "super-ft", device="cpu", epochs=1)
+    attacked = attack(net, data, attack_value("super-ft", epochs=1), device="cpu")
     assert attacked.curve is not None
     assert (attacked.curve.name, attacked.curve.values) == ("peak", PEAKS)
     assert attacked.record.images == 3 * 288 + 4 * 32

@@ -10,6 +10,7 @@ from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
 from indelible.data.images import ImageData
 from tests.conftest import TinyNet
+from tests.values import attack_value
 
 
 def test_settings() -> None:
@@ -37,7 +38,7 @@ def test_sigma_is_the_relative_change(data: ImageData) -> None:
     """||noise|| / ||w|| of a layer of 40,000 weights is sigma within a few parts in a hundred."""
     torch.manual_seed(0)
     wide = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(192, 200), nn.ReLU(), nn.Linear(200, 4))
-    attacked = attack(wide, data, "weight-noise", device="cpu", sigma=0.3)
+    attacked = attack(wide, data, attack_value("weight-noise", sigma=0.3), device="cpu")
     before, after = (model.get_submodule("2").weight for model in (wide, attacked.model))
     assert isinstance(before, torch.Tensor)
     assert isinstance(after, torch.Tensor)
@@ -52,11 +53,13 @@ def test_one_direction_for_all_sigmas_and_one_for_each_seed(net: TinyNet, data: 
     small, large = (curve.build(sigma).state_dict()["head.weight"] - net.head.weight for sigma in (0.1, 0.5))
     torch.testing.assert_close(large, 5 * small, rtol=1e-3, atol=1e-5)
     digests = [
-        tensor_digest(attack(net, data, "weight-noise", device="cpu", seed=seed, sigma=0.1).model.state_dict())
+        tensor_digest(
+            attack(net, data, attack_value("weight-noise", sigma=0.1), device="cpu", seed=seed).model.state_dict()
+        )
         for seed in (1, 1, 2)
     ]
     assert digests[0] == digests[1] != digests[2]
 
 
 def test_the_budget(net: TinyNet, data: ImageData) -> None:
-    assert attack(net, data, "weight-noise", device="cpu", ba_drop=1.0).record.metrics["sigma"] == 1.0
+    assert attack(net, data, attack_value("weight-noise", ba_drop=1.0), device="cpu").record.metrics["sigma"] == 1.0

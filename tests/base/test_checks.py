@@ -29,6 +29,7 @@ from indelible.embedding import AdversarialPerturbation
 from indelible.keys.key import Key
 from indelible.train import TrainSettings
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
+from tests.values import method_value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +216,7 @@ def test_wrong_batches_of_an_own_loop(batch: Any, said: str, key: Key) -> None:
     with pytest.raises(InputError, match=said):
         check_batch(batch, SHAPE)
     model = TinyNet()
-    mark = indelible.APP(model, key, stripes(60), rows=8, clean_rows=8)
+    mark = indelible.APP(model, key, stripes(60), method=method_value("app", key, "paper", rows=8, clean_rows=8))
     with pytest.raises(InputError, match=said):
         mark.backward(batch)
     assert mark.calls == 0
@@ -227,7 +228,7 @@ def test_infinite_settings_are_refused_by_name(value: float, key: Key) -> None:
     with pytest.raises(InputError, match="the setting 'rate' of Example must be a finite number, got"):
         check_finite_settings(Example(rate=value))
     with pytest.raises(InputError, match="'alpha' must be a finite number"):
-        indelible.embed(TinyNet(), stripes(8), key, alpha=value)
+        indelible.embed(TinyNet(), stripes(8), key, method_value("app", key, alpha=value))
     with pytest.raises(InputError, match="the setting 'eps' of AdversarialPerturbation must be a finite number"):
         indelible.embed(TinyNet(), stripes(8), key, AdversarialPerturbation(eps=abs(value)))
     with pytest.raises(InputError, match="'lr' of TrainSettings must be a finite number"):

@@ -16,11 +16,11 @@ import torch
 import indelible
 from indelible.attacks import ATTACKS
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.base.methods import resolve
 from indelible.cli import main
 from indelible.embedding import EMBEDDINGS
 from indelible.report.model_stages import attack_title
 from tests.conftest import TinyNet, stripes
+from tests.values import attack_value
 
 PAGE = Path(__file__).parents[2] / "docs" / "contributing.md"
 Install = Callable[..., Path]
@@ -189,15 +189,18 @@ def test_attacks_from_outside_run_by_name_class_and_value(install: Install) -> N
     model, data = TinyNet(), stripes(20)
     start = next(model.parameters()).clone()
     for method in ("halve", "plug:Halve"):
-        washed = indelible.attack(model, data, method, by=4.0, device="cpu")
+        washed = indelible.attack(model, data, method, device="cpu")
         assert washed.record.method == method
+        assert torch.equal(next(washed.model.parameters()), start / 2)
+        washed = indelible.attack(model, data, attack_value(method, by=4.0), device="cpu")
+        assert washed.record.method == "halve"
         assert torch.equal(next(washed.model.parameters()), start / 4)
     import plug  # type: ignore[import-not-found]  # installed by the fixture
 
-    assert resolve(ATTACKS, plug.Halve(by=3.0), {}) == ("halve", plug.Halve(by=3.0))
-    assert resolve(ATTACKS, plug.Lazy(), {})[0] == "plug:Lazy"
+    assert ATTACKS.name_of(plug.Halve) == "halve"
+    assert ATTACKS.name_of(plug.Lazy) == "plug:Lazy"
     with pytest.raises(UnknownNameError, match="removal attack 'Plain'"):
-        resolve(ATTACKS, plug.Plain(), {})
+        ATTACKS.name_of(plug.Plain)
 
 
 def test_a_method_that_registers_itself_keeps_the_name_by_which_it_can_be_imported(install: Install) -> None:

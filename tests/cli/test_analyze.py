@@ -14,6 +14,7 @@ from indelible.keys.key import Key
 from indelible.report.figures import FIGURES, write_figure
 from indelible.train.run_folder import Architecture, Run
 from tests.conftest import SECRET
+from tests.values import method_value
 
 SHAPE = (1, 28, 28)
 
@@ -26,7 +27,8 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     architecture = Architecture(name="resnet-w8", classes=10, shape=SHAPE)
     key = Key.create(classes=10, shape=SHAPE, target=3, secret=SECRET)
     made = indelible.embed(
-        architecture.build(seed=5), train.subset(split.owner), key, "vanilla", scale="paper", fraction=0.2,
+        architecture.build(seed=5), train.subset(split.owner), key, method_value("vanilla", key, "paper", fraction=0.2),
+        scale="paper",
         train=indelible.TrainSettings(epochs=1, batch_size=32, max_steps=2),
     )  # fmt: skip
     Run.save(

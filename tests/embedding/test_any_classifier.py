@@ -13,6 +13,7 @@ from indelible.embedding import Embedded
 from indelible.keys.key import Key
 from tests.conftest import TinyNet, stripes
 from tests.settings import SETTINGS, share
+from tests.values import method_value
 
 TRAIN = {"epochs": 2, "batch_size": 32, "lr": 0.05}
 
@@ -23,7 +24,16 @@ def run(net: nn.Module, key: Key, method: str, **more: Any) -> Embedded:
         settings["start_epoch"] = 0
     # A fingerprint is read off a model that knows something.
     train = {**TRAIN, "epochs": 8, "augmentation": "none"} if method == "cae" else TRAIN
-    return indelible.embed(net, stripes(64), key, method, scale="paper", train=train, device="cpu", **more, **settings)
+    return indelible.embed(
+        net,
+        stripes(64),
+        key,
+        method_value(method, key, "paper", **settings),
+        scale="paper",
+        train=train,
+        device="cpu",
+        **more,
+    )
 
 
 @pytest.mark.parametrize("method", SETTINGS)
@@ -100,15 +110,15 @@ def test_protecting_a_trained_model(net: TinyNet, key: Key) -> None:
         net,
         train,
         key,
-        "vanilla",
+        method_value("vanilla", key, "paper", fraction=0.004),
         scale="paper",
         train={"epochs": 4, "batch_size": 32, "lr": 0.1},
         device="cpu",
-        fraction=0.004,
     ).model
     protected = indelible.embed(
-        trained, train, key, "app", scale="cpu", start="trained", train={"epochs": 6, "batch_size": 32}, test=test,
-        device="cpu", fraction=0.1, alpha=0.3, rows=16, clean_rows=16,
+        trained, train, key,
+        method_value("app", key, start="trained", fraction=0.1, alpha=0.3, rows=16, clean_rows=16), scale="cpu",
+        start="trained", train={"epochs": 6, "batch_size": 32}, test=test, device="cpu",
     )  # fmt: skip
     metrics = protected.record.metrics
     assert metrics["wsr_before"] < 0.5 < metrics["wsr"]

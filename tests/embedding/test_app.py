@@ -18,6 +18,7 @@ from indelible.embedding.watermark_passes import WatermarkPasses, clean_rows, wa
 from indelible.keys.key import Key
 from indelible.nn.perturbation import add_worst_neighbour_gradient
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
+from tests.values import method_value
 
 
 def batchnorm_by_hand(layer: nn.BatchNorm2d, rows: Tensor, clean: int) -> Tensor:
@@ -175,8 +176,9 @@ def test_embedding_keeps_marked_rows_out_of_the_clean_ones(
 
     monkeypatch.setattr(watermark_passes, "clean_rows", keep)
     made = indelible.embed(
-        net, data, key, "app", scale="cpu", train={"epochs": 2, "augmentation": "none"}, fraction=0.2, rows=8,
-        clean_rows=8, batch="mixed" if mixed else "clean",
+        net, data, key,
+        method_value("app", key, fraction=0.2, rows=8, clean_rows=8, batch="mixed" if mixed else "clean"), scale="cpu",
+        train={"epochs": 2, "augmentation": "none"},
     )  # fmt: skip
     assert made.samples is not None
     known = {image.numpy().tobytes() for image in made.samples.images}
@@ -208,7 +210,9 @@ def test_the_own_loop_can_name_its_marked_rows(net: TinyNet, data: ImageData, ke
     found = []
     for batch, which in ((images, marked), (images[4:], None)):
         own = copy.deepcopy(net).train()
-        indelible.APP(own, key, data, rows=8, clean_rows=8).backward(batch, marked=which)
+        indelible.APP(own, key, data, method=method_value("app", key, "paper", rows=8, clean_rows=8)).backward(
+            batch, marked=which
+        )
         found.append(own.head.weight.grad)
     assert found[0] is not None
     assert torch.equal(found[0], found[1])  # type: ignore[arg-type]
@@ -228,7 +232,7 @@ def test_dropout_masks_are_the_same_in_both_passes(data: ImageData, key: Key) ->
             return logits
 
     net = Watching().train()
-    mark = indelible.APP(net, key, data, rows=4, clean_rows=4)
+    mark = indelible.APP(net, key, data, method=method_value("app", key, "paper", rows=4, clean_rows=4))
     mark.backward(data.images[:4].float() / 255)
     mark.backward(data.images[:4].float() / 255)
     assert len(net.masks) == 4
@@ -238,7 +242,12 @@ def test_dropout_masks_are_the_same_in_both_passes(data: ImageData, key: Key) ->
 
 def test_own_loop_embeds_and_survives_exceptions(net: TinyNet, key: Key) -> None:
     data, test = stripes(320), stripes(160, seed=1)
-    mark = indelible.APP(net, key, data, alpha=0.5, eps=0.02, rows=16, clean_rows=16, fraction=0.1)
+    mark = indelible.APP(
+        net,
+        key,
+        data,
+        method=method_value("app", key, "paper", alpha=0.5, eps=0.02, rows=16, clean_rows=16, fraction=0.1),
+    )
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     images, labels = data.images.float() / 255, data.labels
     net.train()
@@ -275,7 +284,9 @@ def test_every_k_steps_with_k_times_the_weight(net: TinyNet, data: ImageData, ke
 
     def gradients(every: int, calls: int) -> list[Tensor]:
         own = copy.deepcopy(net).train()
-        mark = indelible.APP(own, key, data, alpha=0.1, every=every, rows=8, clean_rows=8)
+        mark = indelible.APP(
+            own, key, data, method=method_value("app", key, "paper", alpha=0.1, every=every, rows=8, clean_rows=8)
+        )
         for _ in range(calls):
             mark.backward(images)
         return [torch.zeros_like(w) if w.grad is None else w.grad for w in own.parameters()]
@@ -321,7 +332,7 @@ def test_the_own_loop_follows_the_head_start(net: TinyNet, data: ImageData) -> N
     images, norms = data.images[:16].float() / 255, []
     for calls in (0, 5999):
         own = copy.deepcopy(net).train()
-        mark = indelible.APP(own, book, rows=8, clean_rows=8, every=1)
+        mark = indelible.APP(own, book, method=method_value("app", book, "paper", rows=8, clean_rows=8, every=1))
         mark.load_state_dict({"calls": calls})
         loss = mark.backward(images)
         assert own.head.bias.grad is not None
@@ -330,10 +341,10 @@ def test_the_own_loop_follows_the_head_start(net: TinyNet, data: ImageData) -> N
 
 
 def test_state_goes_on_where_it_was(net: TinyNet, data: ImageData, key: Key) -> None:
-    first = indelible.APP(net, key, data, rows=8, clean_rows=8)
+    first = indelible.APP(net, key, data, method=method_value("app", key, "paper", rows=8, clean_rows=8))
     images = data.images[:16].float() / 255
     first.backward(images)
-    second = indelible.APP(net, key, data, rows=8, clean_rows=8)
+    second = indelible.APP(net, key, data, method=method_value("app", key, "paper", rows=8, clean_rows=8))
     second.load_state_dict(first.state_dict())
     assert second.calls == 1
 
@@ -352,9 +363,9 @@ def test_settings_are_checked_and_repr_rebuilds() -> None:
 @pytest.mark.parametrize("batch", ["mixed", "clean"])
 def test_both_meanings_of_the_ordinary_batch(net: TinyNet, key: Key, batch: str) -> None:
     embedded = indelible.embed(
-        net, stripes(320), key, "app", scale="paper", train={"epochs": 3, "lr": 0.1, "batch_size": 32}, alpha=0.5,
-        rows=16,
-        clean_rows=16, fraction=0.1, batch=batch, test=stripes(160, seed=1), device="cpu",
+        net, stripes(320), key,
+        method_value("app", key, "paper", alpha=0.5, rows=16, clean_rows=16, fraction=0.1, batch=batch), scale="paper",
+        train={"epochs": 3, "lr": 0.1, "batch_size": 32}, test=stripes(160, seed=1), device="cpu",
     )  # fmt: skip
     assert embedded.record.metrics["wsr"] > 0.8
     assert type(embedded.model) is TinyNet

@@ -16,6 +16,7 @@ from indelible.embedding.cw import CertifiedTraining, NoisyPasses, levels_at
 from indelible.keys.key import Key
 from indelible.nn.noisy_gradient import gaussian, trainable
 from tests.conftest import TinyNet, stripes
+from tests.values import method_value
 
 
 @pytest.mark.parametrize(("steps", "levels", "batches"), [(10, 3, 1), (5, 21, 1), (7, 3, 4), (1, 21, 2), (313, 21, 1)])
@@ -70,7 +71,7 @@ def test_own_loop_and_its_state(net: TinyNet, key: Key) -> None:
 
     def gradients(calls: int, skip: int) -> list[Tensor]:
         own = copy.deepcopy(net).train()
-        mark = indelible.CW(own, key, data, steps=4, **settings)
+        mark = indelible.CW(own, key, data, method=method_value("cw", key, "paper", **settings), steps=4)
         mark.load_state_dict({"calls": skip})
         for _ in range(calls):
             assert mark.backward(images).isfinite()
@@ -85,9 +86,9 @@ def test_own_loop_and_its_state(net: TinyNet, key: Key) -> None:
 def test_counted_passes_and_settings(net: TinyNet, key: Key) -> None:
     """Two epochs of two steps; noise in the second: level 0 once, levels 1 and 2 twice, four rows each."""
     embedded = indelible.embed(
-        net, stripes(64), key, "cw", scale="paper", train={"epochs": 2, "batch_size": 32}, device="cpu", levels=3,
-        draws=2, rows=4,
-        start_epoch=1, fraction=0.1,
+        net, stripes(64), key,
+        method_value("cw", key, "paper", levels=3, draws=2, rows=4, start_epoch=1, fraction=0.1), scale="paper",
+        train={"epochs": 2, "batch_size": 32}, device="cpu",
     )  # fmt: skip
     assert embedded.record.images == 2 * 64 + 4 * (1 + 2 + 2)
     value = CertifiedTraining(draws=5)

@@ -16,6 +16,7 @@ from indelible.train import Schedule, TrainSettings
 from indelible.train.settings import SCALES
 from tests.conftest import TinyNet, stripes
 from tests.settings import GroupNormNet
+from tests.values import method_value
 
 
 def test_the_papers_embedding_phase() -> None:
@@ -49,11 +50,10 @@ def test_two_phases_and_none_for_a_trained_model(net: TinyNet, key: Key) -> None
             net,
             stripes(64),
             key,
-            "ew",
+            method_value("ew", key, "paper", epochs=3),
             scale="paper",
             train={"epochs": 2, "batch_size": 32},
             device="cpu",
-            epochs=3,
             **more,
         )
         return [(row["phase"], row["epoch"]) for row in found.history]
@@ -65,9 +65,8 @@ def test_two_phases_and_none_for_a_trained_model(net: TinyNet, key: Key) -> None
 
 def test_pre_training_sees_no_watermark(net: TinyNet, key: Key) -> None:
     found = indelible.embed(
-        net, stripes(64), key, "ew", scale="paper", train={"epochs": 1, "batch_size": 32, "evaluate_every": 1},
-        epochs=1,
-        device="cpu", test=stripes(32, seed=1),
+        net, stripes(64), key, method_value("ew", key, "paper", epochs=1), scale="paper",
+        train={"epochs": 1, "batch_size": 32, "evaluate_every": 1}, device="cpu", test=stripes(32, seed=1),
     )  # fmt: skip
     assert "wsr_embedded" not in found.history[0]
     assert "wsr_embedded" in found.history[1]

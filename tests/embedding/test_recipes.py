@@ -6,7 +6,7 @@ import pytest
 
 import indelible
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.embedding import AdversarialPerturbation, Vanilla
+from indelible.embedding import AdversarialPerturbation, ExponentialWeights, Vanilla
 from indelible.keys.key import Key
 from tests.conftest import TinyNet, stripes
 
@@ -17,13 +17,19 @@ def book(key: Key) -> Key:
 
 def test_a_run_with_a_recipe(net: TinyNet, key: Key) -> None:
     own = book(key)
-    how: dict[str, Any] = {"scale": "cpu", "train": {"epochs": 1, "batch_size": 32}, "rows": 4, "device": "cpu"}
+    how: dict[str, Any] = {"scale": "cpu", "train": {"max_steps": 1}, "device": "cpu"}
     found = [
-        indelible.embed(net, stripes(64), own, recipe=recipe, **how).record.settings["method"]
+        indelible.embed(
+            net, stripes(64), own, AdversarialPerturbation.for_key(own, recipe=recipe), **how
+        ).record.settings["method"]
         for recipe in (None, "balanced", "light", "strong")
     ]
     assert found[0] == found[1]
-    assert {method["rows"] for method in found} == {4}  # what is given wins over the recipe
+    given = [
+        AdversarialPerturbation.for_key(own, recipe=recipe, rows=4).to_json()
+        for recipe in ("balanced", "light", "strong")
+    ]
+    assert given == [{**method, "rows": 4} for method in found[1:]]  # what is given wins over the recipe
     assert found[2] == {**found[1], "eps": 0.0, "every": 3}  # the control, with fewer passes
     assert found[3]["eps"] > found[1]["eps"] > 0
 
@@ -48,11 +54,12 @@ def test_recipe_wins_over_scale_and_codebook(key: Key) -> None:
 
 def test_a_value_for_a_key_is_what_the_name_gives(net: TinyNet, key: Key) -> None:
     """A value built by hand has the paper's defaults; ``for_key`` has those of the name."""
-    how: dict[str, Any] = {"train": {"epochs": 1, "batch_size": 32}, "device": "cpu"}
+    how: dict[str, Any] = {"train": {"max_steps": 1}, "device": "cpu"}
     for own in (book(key), key):
-        named = indelible.embed(net, stripes(64), own, "app", rows=4, **how).record.settings["method"]
-        assert AdversarialPerturbation.for_key(own, rows=4).to_json() == named
-        assert AdversarialPerturbation(rows=4).to_json() != named
+        named = indelible.embed(net, stripes(64), own, "app", **how).record.settings["method"]
+        assert AdversarialPerturbation.for_key(own).to_json() == named
+        assert AdversarialPerturbation.for_key(own, rows=4).to_json() == {**named, "rows": 4}
+        assert AdversarialPerturbation().to_json() != named
     assert AdversarialPerturbation.for_key(book(key)) == AdversarialPerturbation.for_key(book(key), recipe="balanced")
 
 
@@ -72,13 +79,13 @@ def test_normalize_is_an_argument_of_embed(net: TinyNet, key: Key) -> None:
 
 def test_recipes_are_refused_where_they_would_change_nothing(net: TinyNet, key: Key) -> None:
     own = book(key)
-    for method in ("vanilla", "ew"):
+    for method in (Vanilla, ExponentialWeights):
         with pytest.raises(InputError, match=r"has no recipe 'light'. Leave the recipe out, or .* that has it: app\."):
-            indelible.embed(net, stripes(64), own, method, recipe="light")
+            method.for_key(own, recipe="light")
     with pytest.raises(UnknownNameError, match="unknown recipe 'lite': choose one of balanced, light, strong"):
-        indelible.embed(net, stripes(64), own, recipe="lite")
+        AdversarialPerturbation.for_key(own, recipe="lite")
     with pytest.raises(InputError, match="recipe 'light' is for codebooks, and this key has one class"):
-        indelible.embed(net, stripes(64), key, recipe="light")
-    for value in (Vanilla(), AdversarialPerturbation()):
-        with pytest.raises(InputError, match="expected no recipe beside a method value"):
-            indelible.embed(net, stripes(64), own, value, recipe="light")
+        AdversarialPerturbation.for_key(key, recipe="light")
+    for value in (Vanilla(), "app", AdversarialPerturbation()):
+        with pytest.raises(InputError, match=r"Give method=\w+.for_key\(key, recipe='light'\)"):
+            indelible.embed(net, stripes(64), own, value, recipe="light")  # type: ignore[call-arg]

@@ -121,4 +121,4 @@ def test_a_key_with_one_class_is_refused(net: TinyNet, key: Key) -> None:
     with pytest.raises(InputError, match="'rehearsed' is for codebooks, and this key has fixed labels"):
         indelible.embed(net, stripes(64), key, "rehearsed", train={"epochs": 1}, device="cpu")
     with pytest.raises((InputError, UnknownNameError), match="recipe"):
-        indelible.embed(net, stripes(64), BOOK, "rehearsed", recipe="light", train={"epochs": 1}, device="cpu")
+        RehearsedThief.for_key(BOOK, recipe="light")

@@ -15,6 +15,7 @@ from indelible.embedding.mixing import StampedBatches, StampedObjective
 from indelible.keys.key import Key
 from indelible.train.objective import Objective, Step
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
+from tests.values import method_value
 
 NORMAL = ((0.4, 0.5, 0.6), (0.2, 0.3, 0.4))
 
@@ -158,8 +159,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def test_a_codebook_is_learnt_and_proven(book: Key, method: str) -> None:
     torch.manual_seed(1)
     made = indelible.embed(
-        TinyNet(width=16), stripes(640), book, method, scale="cpu", train=SHORT, test=stripes(120, seed=1),
-        **SETTINGS[method],
+        TinyNet(width=16), stripes(640), book, method_value(method, book, **SETTINGS[method]),
+        scale="cpu", train=SHORT, test=stripes(120, seed=1),
     )  # fmt: skip
     assert made.verdict.owned, made.verdict.sentence
     assert made.advice is None
@@ -173,7 +174,8 @@ def test_a_codebook_is_learnt_and_proven(book: Key, method: str) -> None:
 def test_an_unmarked_model_is_told_what_to_do(book: Key) -> None:
     torch.manual_seed(1)
     made = indelible.embed(
-        TinyNet(), stripes(320), book, "vanilla", scale="cpu", train={**SHORT, "epochs": 1}, fraction=0.0,
+        TinyNet(), stripes(320), book, method_value("vanilla", book, fraction=0.0), scale="cpu",
+        train={**SHORT, "epochs": 1},
         test=stripes(80, seed=1),
     )  # fmt: skip
     assert not made.verdict.owned
@@ -193,7 +195,7 @@ def test_few_marks_are_judged_at_the_level_that_they_can_reach() -> None:
 def test_the_own_loop_needs_no_carriers(book: Key) -> None:
     torch.manual_seed(2)
     net, data = TinyNet(width=16), stripes(640)
-    mark = indelible.APP(net, book, alpha=0.6, rows=32, clean_rows=32)
+    mark = indelible.APP(net, book, method=method_value("app", book, "paper", alpha=0.6, rows=32, clean_rows=32))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     images = data.images.float() / 255
     net.train()
@@ -208,10 +210,12 @@ def test_the_own_loop_needs_no_carriers(book: Key) -> None:
 
 
 def test_the_own_loop_takes_bytes_and_normalised_images(book: Key) -> None:
-    def gradient(images: Tensor, **settings: Any) -> Tensor:
+    def gradient(images: Tensor, **how: Any) -> Tensor:
         torch.manual_seed(0)
         net = TinyNet().train()
-        indelible.APP(net, book, rows=8, clean_rows=8, **settings).backward(images)
+        indelible.APP(net, book, method=method_value("app", book, "paper", rows=8, clean_rows=8), **how).backward(
+            images
+        )
         found = net.head.weight.grad
         assert found is not None
         return found
@@ -236,7 +240,9 @@ def test_the_own_loop_takes_bytes_and_normalised_images(book: Key) -> None:
 )
 def test_the_own_loop_refuses_what_has_no_effect(book: Key, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        indelible.APP(TinyNet(), book, **settings)
+        indelible.APP(
+            TinyNet(), book, settings.pop("carriers", None), method=method_value("app", book, "paper", **settings)
+        )
 
 
 def test_the_own_loop_augments_rows_before_it_stamps_them(book: Key) -> None:
@@ -255,10 +261,10 @@ def test_the_own_loop_augments_rows_before_it_stamps_them(book: Key) -> None:
     stamped = dark > 0
     assert torch.equal(plain[stamped], moved[stamped])
 
-    def gradient(**settings: Any) -> torch.Tensor:
+    def gradient(**how: Any) -> torch.Tensor:
         torch.manual_seed(0)
         model = TinyNet()
-        indelible.APP(model, book, seed=3, **settings).backward(images)
+        indelible.APP(model, book, seed=3, **how).backward(images)
         return torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None])
 
     assert torch.equal(gradient(), gradient(augmentation="crop-flip"))

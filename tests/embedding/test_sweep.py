@@ -17,14 +17,15 @@ from indelible.train.history import TIME_FIELDS
 from indelible.train.loop import Loop
 from tests.conftest import stripes
 from tests.settings import FRACTION, NETS, SETTINGS, TRAIN, VARIANTS, build, key_of, share
+from tests.values import method_value
 
 
 def run(net: str, key: Key, method: str, settings: Mapping[str, Any], **more: Any) -> Embedded:
     train = {**TRAIN, **NETS[net][1], **more.pop("train", {})}
-    test = stripes(80, seed=1)
+    test, own = stripes(80, seed=1), key_of(method, key)
     return indelible.embed(
-        build(net), stripes(320), key_of(method, key), method, scale="paper", train=train, test=test, device="cpu",
-        **share(method, FRACTION), **more, **settings,
+        build(net), stripes(320), own, method_value(method, own, "paper", **share(method, FRACTION), **settings),
+        scale="paper", train=train, test=test, device="cpu", **more,
     )  # fmt: skip
 
 
@@ -72,9 +73,14 @@ def test_the_input_model_is_unchanged(key: Key, method: str) -> None:
     net.eval()
     before = state(net)
     embedded = indelible.embed(
-        net, stripes(64), key_of(method, key), method, scale="paper", train={**TRAIN, "epochs": 1}, device="cpu",
-        **SETTINGS[method],
-    )  # fmt: skip
+        net,
+        stripes(64),
+        key_of(method, key),
+        method_value(method, key_of(method, key), "paper", **SETTINGS[method]),
+        scale="paper",
+        train={**TRAIN, "epochs": 1},
+        device="cpu",
+    )
     assert same(state(net), before)
     assert not any(layer.training for layer in net.modules())
     assert not any(layer.training for layer in embedded.model.modules())

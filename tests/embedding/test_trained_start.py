@@ -15,6 +15,7 @@ from indelible.embedding import AdversarialPerturbation
 from indelible.keys.key import Key
 from indelible.train.evaluate import evaluating
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
+from tests.values import method_value
 
 QUICK: dict[str, Any] = {"train": {"epochs": 1, "batch_size": 32}, "start": "trained", "device": "cpu"}
 
@@ -22,6 +23,11 @@ QUICK: dict[str, Any] = {"train": {"epochs": 1, "batch_size": 32}, "start": "tra
 @pytest.fixture
 def book() -> Key:
     return Key.create(classes=4, shape=SHAPE, secret=SECRET)
+
+
+def trained(book: Key, **settings: Any) -> Any:
+    """Return APP for a trained model, with few rows."""
+    return method_value("app", book, start="trained", rows=4, **settings)
 
 
 def answers(model: nn.Module, data: ImageData) -> Tensor:
@@ -35,7 +41,9 @@ def test_labels_decide_nothing(net: TinyNet, book: Key, key: Key) -> None:
     other = replace(data, labels=(data.labels + 1) % 4)
 
     def digest(own: Key, of: ImageData, **more: Any) -> Any:
-        return indelible.embed(net, of, own, rows=4, **{**QUICK, **more}).record.metrics["model_digest"]
+        how = {**QUICK, **more}
+        method = method_value("app", own, start=how["start"], rows=4)
+        return indelible.embed(net, of, own, method, **how).record.metrics["model_digest"]
 
     assert digest(book, data) == digest(book, other)
     assert digest(book, data, start="scratch") != digest(book, other, start="scratch")
@@ -49,7 +57,8 @@ def test_the_model_keeps_its_answers(net: TinyNet, book: Key) -> None:
 
     def moved(start: str) -> float:
         how = {**QUICK, "start": start, "train": {"epochs": 3, "batch_size": 32, "lr": 0.05, "augmentation": "none"}}
-        made = indelible.embed(net, data, book, rows=4, alpha=0.0, head_start=0, **how)
+        method = method_value("app", book, start=start, rows=4, alpha=0.0, head_start=0)
+        made = indelible.embed(net, data, book, method, **how)
         after = answers(made.model, data)
         return float(F.kl_div(after, before, log_target=True, reduction="batchmean"))
 
@@ -59,7 +68,7 @@ def test_the_model_keeps_its_answers(net: TinyNet, book: Key) -> None:
 def test_the_model_that_is_copied_is_counted_and_stays(net: TinyNet, book: Key) -> None:
     """Two steps of 32 rows pass through both models; one step of two has a watermark pass of 4 + 16 rows, twice."""
     state = {name: value.clone() for name, value in net.state_dict().items()}
-    made = indelible.embed(net, stripes(64), book, rows=4, head_start=0, every=2, **QUICK)
+    made = indelible.embed(net, stripes(64), book, trained(book, head_start=0, every=2), **QUICK)
     assert made.record.images == 2 * 2 * 32 + 2 * (4 + 16)
     assert all(torch.equal(value, state[name]) for name, value in net.state_dict().items())
 
@@ -67,7 +76,7 @@ def test_the_model_that_is_copied_is_counted_and_stays(net: TinyNet, book: Key) 
 def test_label_smoothing_is_refused(net: TinyNet, book: Key) -> None:
     how = {**QUICK, "train": {"epochs": 1, "batch_size": 32, "label_smoothing": 0.1}}
     with pytest.raises(InputError, match="label_smoothing has no effect on a trained model"):
-        indelible.embed(net, stripes(64), book, rows=4, **how)
+        indelible.embed(net, stripes(64), book, trained(book), **how)
 
 
 def test_the_short_form(net: TinyNet, book: Key, key: Key) -> None:
@@ -80,9 +89,10 @@ def test_the_short_form(net: TinyNet, book: Key, key: Key) -> None:
     new, trained = (AdversarialPerturbation.for_codebook(16, start) for start in ("scratch", "trained"))
     assert (new["alpha"], new["head_start"], new["every"]) == (0.03, 992, 2)
     assert (trained["alpha"], trained["head_start"], trained["every"]) == (0.015, 496, 3)
-    how: dict[str, Any] = {"start": "trained", "device": "cpu", "rows": 4}
-    settings = indelible.embed(net, stripes(64), book, train={"max_steps": 1}, **how).record.settings
+    how: dict[str, Any] = {"start": "trained", "device": "cpu"}
+    settings = indelible.embed(net, stripes(64), book, trained(book), train={"max_steps": 1}, **how).record.settings
     assert (settings["train"]["batch_size"], settings["train"]["epochs"]) == (128, 1200)
     assert settings["method"]["alpha"] == 0.015
     settings = indelible.embed(net, stripes(64), book, train={"epochs": 1, "batch_size": 32}, **how).record.settings
+    assert settings["method"]["alpha"] == 0.015
     assert (settings["train"]["batch_size"], settings["train"]["epochs"]) == (32, 1)

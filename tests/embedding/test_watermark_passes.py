@@ -18,6 +18,7 @@ from indelible.keys.key import Key
 from indelible.nn.clean_batchnorm import clean_statistics
 from indelible.nn.layers import perturbable_parameters
 from tests.conftest import TinyNet, stripes
+from tests.values import method_value
 
 EPS, ALPHA = 0.3, 0.2
 
@@ -87,11 +88,13 @@ def test_the_first_step_with_passes() -> None:
 
 def test_late_passes_in_somebody_elses_loop(net: TinyNet, data: ImageData, key: Key) -> None:
     images = data.images[:16].float() / 255
-    mark = indelible.APP(net.train(), key, data, rows=8, clean_rows=8, after=0.5, steps=5)
+    mark = indelible.APP(
+        net.train(), key, data, method=method_value("app", key, "paper", rows=8, clean_rows=8, after=0.5), steps=5
+    )
     losses = [float(mark.backward(images)) for _ in range(5)]
     assert [loss > 0 for loss in losses] == [False, False, False, True, True]
     with pytest.raises(InputError, match="steps=31200"):
-        indelible.APP(net, key, data, after=0.5)
+        indelible.APP(net, key, data, method=method_value("app", key, "paper", after=0.5))
 
 
 def test_fewer_passes_weigh_more(net: TinyNet, data: ImageData, key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,8 +111,8 @@ def test_fewer_passes_weigh_more(net: TinyNet, data: ImageData, key: Key, monkey
 def test_late_passes_in_a_training_run(net: TinyNet, key: Key) -> None:
     """Of 2 epochs of 10 steps the last 10 pass 8 + 8 rows twice."""
     embedded = indelible.embed(
-        net, stripes(320), key, "app", scale="paper", train={"epochs": 2, "batch_size": 32}, rows=8, clean_rows=8,
-        after=0.5,
+        net, stripes(320), key, method_value("app", key, "paper", rows=8, clean_rows=8, after=0.5),
+        scale="paper", train={"epochs": 2, "batch_size": 32},
         device="cpu",
     )  # fmt: skip
     assert embedded.record.images == 2 * 320 + 10 * 32

@@ -14,11 +14,12 @@ from torch.utils.data import DataLoader, TensorDataset
 import indelible
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
+from indelible.embedding import AdversarialPerturbation
 from indelible.keys.key import Key
 from tests.conftest import TinyNet
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-SETTINGS: dict[str, Any] = {"rows": 8, "clean_rows": 8, "alpha": 0.5, "eps": 0.05, "seed": 4}
+METHOD = AdversarialPerturbation(rows=8, clean_rows=8, alpha=0.5, eps=0.05)
 
 
 def pieces() -> tuple[Any, Any]:
@@ -58,11 +59,11 @@ def test_callback_does_what_the_loop_does(net: TinyNet, data: ImageData, key: Ke
     by_hand = copy.deepcopy(net).train()
     images, labels = data.images[:96].double() / 255, data.labels[:96]
     loader = DataLoader(TensorDataset(images, labels), batch_size=16)
-    watermark = callback(key, data, classifier=lambda module: module.net, **SETTINGS)
+    watermark = callback(key, data, classifier=lambda module: module.net, method=METHOD, seed=4)
     module = module_of(lightning, net)
     trainer_of(lightning, watermark, accumulate_grad_batches=2, gradient_clip_val=0.5).fit(module, loader)
 
-    mark = indelible.APP(by_hand, key, data, **SETTINGS)
+    mark = indelible.APP(by_hand, key, data, method=METHOD, seed=4)
     optimizer = torch.optim.SGD(by_hand.parameters(), lr=0.1, momentum=0.9)
     for step in range(3):
         optimizer.zero_grad()

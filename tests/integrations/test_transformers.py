@@ -14,11 +14,12 @@ from torch.nn import functional as F
 import indelible
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
+from indelible.embedding import AdversarialPerturbation
 from indelible.keys.key import Key
 from tests.conftest import TinyNet
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-SETTINGS: dict[str, Any] = {"rows": 8, "clean_rows": 8, "alpha": 0.5, "eps": 0.05, "seed": 4}
+METHOD = AdversarialPerturbation(rows=8, clean_rows=8, alpha=0.5, eps=0.05)
 
 
 def pieces() -> tuple[Any, Any]:
@@ -58,10 +59,10 @@ def test_callback_does_what_the_loop_does(data: ImageData, key: Key, tmp_path: P
     images, labels = data.images[:16].float() / 255, data.labels[:16]
     items = make_items(data, 16)
     arguments = arguments_of(transformers, tmp_path)
-    watermark = callback(key, data, **SETTINGS)
+    watermark = callback(key, data, method=METHOD, seed=4)
     transformers.Trainer(model=model, args=arguments, train_dataset=items, callbacks=[watermark]).train()
 
-    mark = indelible.APP(by_hand, key, data, **SETTINGS)
+    mark = indelible.APP(by_hand, key, data, method=METHOD, seed=4)
     optimizer = torch.optim.SGD(by_hand.parameters(), lr=0.1)
     for _ in range(3):
         optimizer.zero_grad()
@@ -114,7 +115,7 @@ def test_a_run_that_raises_leaves_the_arguments_as_they_were(
     model = make_model(transformers)
     Fails(where).watch(model)
     arguments = arguments_of(transformers, tmp_path, gradient_accumulation_steps=1)
-    watermark = callback(key, data, **SETTINGS)
+    watermark = callback(key, data, method=METHOD, seed=4)
     trainer = transformers.Trainer(
         model=model, args=arguments, train_dataset=make_items(data, 16), callbacks=[watermark]
     )
@@ -147,7 +148,7 @@ def test_float16_gradients_are_unscaled_before_the_watermark_is_added(data: Imag
         global_step = 0
 
     net = TinyNet()
-    watermark = callback(key, data, images="images", **SETTINGS)
+    watermark = callback(key, data, images="images", method=METHOD, seed=4)
     watermark.on_train_begin(Arguments(), State(), None, model=net)
     F.cross_entropy(net(data.images[:8].float() / 255), data.labels[:8]).backward()
     watermark.on_pre_optimizer_step(Arguments(), State(), None, model=net, optimizer=Wrapped())

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 import indelible
 from indelible.base.errors import InputError
 from indelible.data.images import ImageData
+from indelible.embedding import AdversarialPerturbation
 from indelible.keys.key import Key
 from indelible.nn.clean_batchnorm import clean_statistics, normalise_by_clean_rows
 from tests.conftest import TinyNet
@@ -249,8 +250,9 @@ def test_a_network_with_a_wider_batchnorm_trains_with_app(data: ImageData, key: 
 
     start, trained = Net(), []
     for clean_bn in (True, False):
-        settings = {"clean_bn": clean_bn, "rows": 16, "clean_rows": 16, "train": {"epochs": 1, "batch_size": 64}}
-        made = indelible.embed(copy.deepcopy(start), data, key, "app", scale="paper", device="cpu", **settings)  # type: ignore[arg-type]
+        method = AdversarialPerturbation.for_key(key, "paper", clean_bn=clean_bn, rows=16, clean_rows=16)
+        train = {"epochs": 1, "batch_size": 64}
+        made = indelible.embed(copy.deepcopy(start), data, key, method, scale="paper", train=train, device="cpu")
         assert all(bool(weight.isfinite().all()) for weight in made.model.parameters())
         assert not any(map(torch.equal, start.parameters(), made.model.parameters())), "each of them learns"
         trained.append(made.model)

@@ -20,6 +20,7 @@ from indelible.report.run_page import again
 from indelible.train.job import Trained, train_unmarked
 from indelible.train.run_folder import Architecture, Run
 from tests.report.runs import SECRET, make_demo, make_run, make_verdict
+from tests.values import method_value
 
 _VOID = {"meta", "link", "img", "br", "hr", "wbr", "input"}
 
@@ -228,7 +229,13 @@ def test_the_lines_that_train_again_give_the_same_bits(
     made: indelible.Embedded | Trained
     if key is not None:
         made = indelible.embed(
-            architecture.build(seed=5), owner, key, "vanilla", scale="paper", seed=5, fraction=0.1, train=how
+            architecture.build(seed=5),
+            owner,
+            key,
+            method_value("vanilla", key, "paper", fraction=0.1),
+            scale="paper",
+            seed=5,
+            train=how,
         )
     else:
         made = train_unmarked(architecture.build(seed=5), owner, how, seed=5)

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,19 +17,20 @@ from indelible.attacks import ATTACKS as ALL_ATTACKS
 from indelible.base.errors import InputError
 from indelible.base.files import write_json, write_tensors
 from indelible.data.augment import Share
+from indelible.embedding import AdversarialPerturbation, CertifiedTraining, ExponentialWeights
 from indelible.keys.key import Key
 from indelible.nn.collectives import processes
 from indelible.train import CrossEntropy, TrainSettings
 from indelible.train.objective import Step
 from indelible.train.processes import agree, current, from_first, joined
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
+from tests.values import attack_value
 
 DATA = stripes(35)  # batches of 16, 16 and 3 rows: the last is too small for two processes and done whole by each
 UNEVEN = stripes(37)  # 16, 16 and 5: one process has 3 rows, the other 2
 SETTINGS = TrainSettings(epochs=2, batch_size=16, lr=0.05, precision="64-true", evaluate_every=1)
-APP: dict[str, Any] = {"rows": 7, "clean_rows": 9, "alpha": 0.5, "eps": 0.1, "fraction": 0.1}
-
-CW: dict[str, Any] = {"levels": 3, "draws": 2, "rows": 4, "start_epoch": 0, "fraction": 0.2}
+APP = AdversarialPerturbation(rows=7, clean_rows=9, alpha=0.5, eps=0.1, fraction=0.1)
+CW = CertifiedTraining(levels=3, draws=2, rows=4, start_epoch=0, fraction=0.2)
 
 
 def key() -> Key:
@@ -51,10 +53,10 @@ def bn_net() -> nn.Module:
 CASES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     "plain": lambda: (plain_net(), {"data": DATA}),
     "uneven": lambda: (plain_net(), {"data": UNEVEN}),
-    "global norm, every 2": lambda: (plain_net(), {"data": DATA, "norm": "global", "every": 2}),
+    "global norm, every 2": lambda: (plain_net(), {"data": DATA, "method": replace(APP, norm="global", every=2)}),
     "vanilla": lambda: (plain_net(), {"data": UNEVEN, "method": "vanilla"}),
-    "EW": lambda: (plain_net(), {"data": UNEVEN, "method": "ew", "epochs": 1, "fraction": 0.2}),
-    "CW": lambda: (plain_net(), {"data": DATA, "method": "cw", **CW}),
+    "EW": lambda: (plain_net(), {"data": UNEVEN, "method": ExponentialWeights(epochs=1, fraction=0.2)}),
+    "CW": lambda: (plain_net(), {"data": DATA, "method": CW}),
     "per process": lambda: (bn_net(), {"data": DATA}),
     "dropout": lambda: (plain_net(0.3), {"data": DATA}),
 }
@@ -82,7 +84,7 @@ def resumable(name: str, folder: Path | None, *, stop: bool = False) -> indelibl
     with patch.object(CrossEntropy, "backward", stopping):
         try:
             return indelible.embed(
-                net, DATA, key(), scale="paper", train=settings, device="cpu", seed=3, folder=folder, **APP
+                net, DATA, key(), APP, scale="paper", train=settings, device="cpu", seed=3, folder=folder
             )
         except KeyboardInterrupt:
             return None
@@ -90,7 +92,6 @@ def resumable(name: str, folder: Path | None, *, stop: bool = False) -> indelibl
 
 def run_case(name: str, net: nn.Module | None = None) -> indelible.Embedded:
     model, arguments = CASES[name]()
-    own = {} if "method" in arguments else APP
     return indelible.embed(
         net or model,
         scale="paper",
@@ -98,7 +99,7 @@ def run_case(name: str, net: nn.Module | None = None) -> indelible.Embedded:
         device="cpu",
         seed=3,
         test=stripes(20, seed=1),
-        **{"train": SETTINGS, **own, **arguments},
+        **{"train": SETTINGS, "method": APP, **arguments},
     )
 
 
@@ -112,13 +113,15 @@ ATTACKS: dict[str, dict[str, Any]] = {
 
 def run_attack(name: str) -> nn.Module:
     """Attack a net without BatchNorm, in float32: what one process does, two can do."""
-    return indelible.attack(plain_net().float(), UNEVEN, name, device="cpu", seed=3, **ATTACKS[name]).model
+    return indelible.attack(
+        plain_net().float(), UNEVEN, attack_value(name, **ATTACKS[name]), device="cpu", seed=3
+    ).model
 
 
 def own_loop(model: nn.Module, share: Share) -> None:
     """Somebody's own loop with DistributedDataParallel, three steps on fixed batches of 10."""
     wrapped: nn.Module = DistributedDataParallel(model) if share.world > 1 else model
-    mark = indelible.APP(wrapped, key(), DATA, seed=1, **APP)
+    mark = indelible.APP(wrapped, key(), DATA, seed=1, method=APP)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     for step in range(3):
         images, labels = (share.of(rows[step * 10 :][:10]) for rows in (DATA.images.double() / 255, DATA.labels))
@@ -134,8 +137,8 @@ def count_reductions(method: str) -> int:
     for steps in (5, 10):
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
             settings = SETTINGS.but(epochs=1, max_steps=steps, batch_size=8, evaluate_every=100)
-            own = APP if method == "app" else {}
-            indelible.embed(bn_net(), stripes(88), key(), method, scale="paper", train=settings, device="cpu", **own)
+            value = APP if method == "app" else method
+            indelible.embed(bn_net(), stripes(88), key(), value, scale="paper", train=settings, device="cpu")
         counts.append(sum(event.name.startswith("c10d::") for event in seen.events()))
     more = counts[1] - counts[0]
     assert more % 5 == 0, counts

@@ -146,9 +146,16 @@ def test_a_call_with_devices_brings_the_model_back(pair: Path, tmp_path: Path) -
     """From the caller's side nothing differs from one process, except that the record says so."""
     net = group.bn_net()
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    arguments: dict[str, Any] = {"key": group.key(), "train": group.SETTINGS, "device": "cpu", "seed": 3, **group.APP}
+    arguments: dict[str, Any] = {"key": group.key(), "train": group.SETTINGS, "device": "cpu", "seed": 3}
     done = indelible.embed(
-        net, group.DATA, scale="paper", devices=2, folder=tmp_path, test=stripes(20, seed=1), **arguments
+        net,
+        group.DATA,
+        method=group.APP,
+        scale="paper",
+        devices=2,
+        folder=tmp_path,
+        test=stripes(20, seed=1),
+        **arguments,
     )
     assert type(done.model) is type(net)
     assert done.model.training == net.training

@@ -22,6 +22,7 @@ from indelible.keys.key import Key
 from indelible.train import CrossEntropy, TrainSettings, fit
 from indelible.train.objective import Step
 from tests.conftest import TinyNet, stripes
+from tests.values import method_value
 
 SCALE = 1024.0
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -85,7 +86,13 @@ def run(net: nn.Module, key: Key, name: str) -> dict[str, Tensor]:
     method, settings = METHODS[name]
     train = {"epochs": 1, "batch_size": 16, "lr": 0.05}
     done = indelible.embed(
-        net, stripes(48), key, method, scale="paper", train=train, device="cpu", fraction=0.2, **settings
+        net,
+        stripes(48),
+        key,
+        method_value(method, key, "paper", fraction=0.2, **settings),
+        scale="paper",
+        train=train,
+        device="cpu",
     )
     return dict(done.model.state_dict())
 
@@ -130,10 +137,13 @@ def test_own_loops(net: TinyNet, data: ImageData, key: Key, kind: str) -> None:
     found = []
     for scaler in (None, Scaler()):
         own = copy.deepcopy(net).train()
-        settings = METHODS[kind][1]
-        mark = indelible.APP(own, key, data, **settings) if kind == "app" else indelible.CW(
-            own, key, data, steps=1, **settings
-        )  # fmt: skip
+        method = method_value(kind, key, "paper", **METHODS[kind][1])
+        app = kind == "app"
+        mark = (
+            indelible.APP(own, key, data, method=method)
+            if app
+            else indelible.CW(own, key, data, steps=1, method=method)
+        )
         found.append(own_loop(own, mark, data, scaler))
     for plain, through in zip(*found, strict=True):
         assert torch.equal(plain, through)

@@ -16,6 +16,7 @@ from indelible.keys.samples import Fingerprint
 from indelible.verification import Verdict, corrected, verify
 from indelible.verification.procedures import PROCEDURES
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
+from tests.values import method_value
 from tests.verification.test_verify import Answering, knows
 
 
@@ -270,7 +271,13 @@ class TestEmbedded:
         key = keyed_key(count=8)
         train = {"epochs": 2, "batch_size": 32, "augmentation": "none"}
         made = indelible.embed(
-            net, stripes(96), key, method, scale="paper", train=train, test=stripes(40, seed=1), **settings
+            net,
+            stripes(96),
+            key,
+            method_value(method, key, "paper", **settings),
+            scale="paper",
+            train=train,
+            test=stripes(40, seed=1),
         )
         assert made.samples is not None
         assert torch.equal(made.samples.images, key.samples(stripes(96), purpose="embed").images)

@@ -14,10 +14,10 @@ passes with 10,000 images of ten classes, at the same peak rates; docs/attacks/m
 import copy
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import nn
@@ -26,7 +26,7 @@ from indelible.attacks.curve import Curve
 from indelible.base.checks import check_trainable
 from indelible.base.errors import DivergedError, InputError
 from indelible.base.files import tensor_digest
-from indelible.base.methods import Method, resolve
+from indelible.base.methods import Method, P, T, resolve, settings_in_value
 from indelible.base.records import Record, hardware
 from indelible.base.registry import MethodRegistry
 from indelible.base.seeding import generator
@@ -103,9 +103,10 @@ class RemovalAttack(Method):
         return dict(cls.cpu_settings) if SCALES[scale].name == "cpu" else {}
 
     @classmethod
-    def at_scale(cls, scale: str = "cpu", **settings: Any) -> Self:
+    def at_scale(cls: Callable[P, T], scale: str = "cpu", *none: P.args, **settings: P.kwargs) -> T:
         """Build the attack with the defaults that its name has in :func:`attack`; ``settings`` are what differs."""
-        return cls.of({**cls.defaults(scale), **settings})
+        build: Any = cls  # typed as its constructor, so that editors and type checkers know its settings
+        return cast("T", build.of({**build.defaults(scale), **settings}, *none))
 
     def why_one_process(self) -> str:
         if self.only_trains:
@@ -215,6 +216,7 @@ class Removal(Job):
         return {"accuracy_attacker": accuracy(model, seen, normalize=self.normalize)}
 
 
+@settings_in_value(ATTACKS, "ft", "at_scale")
 def attack(
     model: nn.Module,
     data: Any,
@@ -226,7 +228,6 @@ def attack(
     folder: str | Path | None = None,
     device: str = "auto",
     devices: int | None = None,
-    **settings: Any,
 ) -> Attacked:
     """Try to remove the watermark from a copy of ``model``.
 
@@ -234,8 +235,8 @@ def attack(
         model: The stolen classifier.
         data: The attacker's images: data set, pair (images, labels), folder, ``.npz``.
         method: A registered name (``indelible attack --list``), ``"package.module:Class"``, or an attack value. A value
-            is taken as it is: ``FineTuning(lr=0.01)`` has the defaults of the scale ``paper`` for all else,
-            ``FineTuning.at_scale("cpu", lr=0.01)`` those that the name ``"ft"`` has.
+            is how settings are given: ``FineTuning.at_scale(lr=0.01)`` has the defaults of the name ``"ft"`` for all
+            else, ``FineTuning(lr=0.01)`` those of the scale ``paper``.
         scale: ``"cpu"``, or ``"paper"`` with the paper's number of passes; for a method given by its name.
         seed: The same seed and settings give the same bits on the same machine.
         normalize: (mean, std) that the model expects its input to be normalised by.
@@ -243,7 +244,6 @@ def attack(
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
         devices: Processes on this machine, one device each; more than one are started, and the script needs
             ``if __name__ == "__main__":``. By default one - or, under torchrun, all that it launched.
-        settings: Settings of the attack, when ``method`` is a name: ``protocol="paper"``, ``epochs=30``.
 
     Returns:
         The attacked model with its history and record; ``model`` itself is unchanged.
@@ -251,18 +251,16 @@ def attack(
     check_trainable(model)
     if must_start(devices):
         arguments = {
-            "data": data, "method": method, "scale": scale, "seed": seed, "normalize": normalize, "folder": folder,
-            "device": device, **settings,
+            "data": data, "method": method, "scale": scale, "seed": seed, "normalize": normalize,
+            "folder": folder, "device": device,
         }  # fmt: skip
         return Attacked(**elsewhere(attack, model, arguments, devices=devices))
-    if isinstance(method, str):
-        settings = {**ATTACKS[method].build.defaults(scale), **settings}
-    elif scale != "cpu":
+    name, value = resolve(ATTACKS, method, lambda build: build.at_scale(scale))
+    if scale != "cpu" and not isinstance(method, str):
         raise InputError(
             f"scale={scale!r} chooses the settings of an attack that is given by its name, got an attack value, "
             "which has all its settings. Give the name, or leave out scale."
         )
-    name, value = resolve(ATTACKS, method, settings)
     with joined(devices=devices, device=device) as group:
         if group.world > 1 and (why := value.why_one_process()):
             raise InputError(f"the attack {name!r} runs in one process: {why}. Leave out devices.")

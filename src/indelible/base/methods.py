@@ -3,14 +3,19 @@
 Model and data come when it is called.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from functools import wraps
+from inspect import signature
+from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 
-from indelible.base.checks import check_finite_settings, check_ranges, check_settings, check_words
-from indelible.base.errors import UnknownNameError
+from indelible.base.checks import check_finite_settings, check_ranges, check_settings, check_words, setting_names
+from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.records import JsonFields
 from indelible.base.registry import MethodRegistry
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +43,38 @@ class Method(JsonFields):
         return ""
 
 
-def resolve(registry: MethodRegistry, method: "str | Method", settings: Mapping[str, Any]) -> tuple[str, Any]:
-    """Return a method's name and value, from a name with settings or from a value as it is."""
+def resolve(registry: MethodRegistry, method: str | T, build: Callable[[Any], T]) -> tuple[str, T]:
+    """Return a method's name and value; ``build`` makes the value of a name, from its class."""
     if isinstance(method, str):
-        info = registry[method]
-        return info.name, info.build.of(settings)
-    if settings:
-        raise UnknownNameError("argument", min(settings), ["settings of the method belong into the method value"])
+        return registry[method].name, build(registry[method].build)
     return registry.name_of(type(method)), method
+
+
+def settings_in_value(registry: MethodRegistry, usual: str, maker: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return a decorator that refuses settings beside ``method``, and shows the value that takes them.
+
+    ``usual`` names the method where none is given, and ``maker`` what builds a value.
+    """
+
+    def decorated(function: Callable[P, T]) -> Callable[P, T]:
+        expected = signature(function)
+        names = expected.parameters.keys()
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            if kwargs.keys() <= names:
+                return function(*args, **kwargs)
+            method = kwargs.get("method") or expected.bind_partial(*args).arguments.get("method") or usual
+            build = registry[method].build if isinstance(method, str) else type(method)
+            known = {*setting_names(build), *signature(getattr(build, maker)).parameters} - {"none", "settings"}
+            for name in kwargs.keys() - names - known:
+                raise UnknownNameError("argument or setting", name, {*names, *known})
+            given = ", ".join(f"{name}={value!r}" for name, value in kwargs.items() if name not in names)
+            raise InputError(
+                f"settings go into a value, got {given}. Give method={build.__name__}.{maker}"
+                f"({'key, ' if maker == 'for_key' else ''}{given}); the class is in {build.__module__}."
+            )
+
+        return checked
+
+    return decorated

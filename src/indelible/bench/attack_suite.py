@@ -125,8 +125,8 @@ def attack_all(
             try:
                 with working_on(folder):
                     done = attack_into(
-                        folder, victim, name, scale=scale, seed=seed, device=device, curve_images=curve_images,
-                        images=given, held_out=held, judged=judged, **own,
+                        folder, victim, build.at_scale(scale, **own), scale=scale, seed=seed, device=device,
+                        curve_images=curve_images, images=given, held_out=held, judged=judged,
                     )  # fmt: skip
             except InputError as error:
                 # What one attack cannot handle must not cost the others; it is told at the end.

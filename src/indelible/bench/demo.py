@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from indelible.attacks import FineTuning
 from indelible.base.progress import Progress
 from indelible.bench.engines import LocalEngine, cores
 from indelible.bench.make_run_folder import attack_into, embed_into, judge
@@ -20,6 +21,7 @@ from indelible.bench.preset import BenchPreset, Variant, read_preset
 from indelible.data.catalog import load
 from indelible.data.images import Shape
 from indelible.data.splits import Split
+from indelible.embedding import EMBEDDINGS
 from indelible.keys.key import Key
 from indelible.train import TrainSettings
 from indelible.train.job import train_unmarked
@@ -73,8 +75,8 @@ def _job(folder: Path, seed: int, row: Variant, preset: BenchPreset) -> str:
     if row.name == _UNMARKED:
         return f"p = {before['p_value']:.2g}"
     if not Run.finished(attacked):
-        how = {"scale": preset.train_scale, "seed": seed, "device": "cpu", **preset.attacks[0].settings}
-        attack_into(attacked, Run.load(model), "ft", **how)
+        tuning = FineTuning.at_scale(preset.train_scale, **preset.attacks[0].settings)
+        attack_into(attacked, Run.load(model), tuning, scale=preset.train_scale, seed=seed, device="cpu")
     return f"{_said(before)} before, {_said(_verdict(attacked, seed, preset))} after fine-tuning"
 
 
@@ -92,10 +94,10 @@ def _key(seed: int, classes: int, shape: Shape, preset: BenchPreset) -> Key:
 def _train(out: Path, seed: int, row: Variant, preset: BenchPreset) -> None:
     how = TrainSettings().but(**preset.train)
     if row.name != _UNMARKED:
-        key = partial(_key, seed, preset=preset)
+        method = partial(EMBEDDINGS[row.name].build.for_key, scale=preset.train_scale, **row.settings)
         embed_into(
-            out, data=preset.data, network=preset.architectures[0], key=key, method=row.name, train=how, seed=seed,
-            scale=preset.train_scale, device="cpu", **row.settings,
+            out, data=preset.data, network=preset.architectures[0], key=partial(_key, seed, preset=preset),
+            method=method, train=how, seed=seed, device="cpu",
         )  # fmt: skip
         return
     train, test = load(preset.data)

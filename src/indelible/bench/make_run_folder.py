@@ -37,7 +37,7 @@ def embed_into(
     data: str,
     network: str,
     key: Callable[[int, Shape], Key],
-    method: str | EmbeddingMethod,
+    method: EmbeddingMethod | Callable[[Key], EmbeddingMethod],
     attacker: float = 0.2,
     weights: Path | None = None,
     seed: int = 0,
@@ -46,8 +46,8 @@ def embed_into(
     """Embed, and keep the result in ``folder``; in a group of processes, the first one writes it.
 
     ``key`` makes the owner's key for so many classes and images of this shape; called again after a crash, it must give
-    the same one. ``attacker`` is the share of the training images that is kept for attacks, ``weights`` a file that the
-    network starts from; ``how`` are further arguments of :func:`indelible.embed`.
+    the same one; ``method`` is a value, or makes one for that key. ``attacker`` is the share of training images that
+    is kept for attacks, ``weights`` a file that the network starts from; ``how``: as of :func:`indelible.embed`.
     """
     train, test = load(data)
     split = Split.draw(len(train), attacker=attacker, seed=seed)
@@ -58,7 +58,8 @@ def embed_into(
     # The first process makes the key; the others find it in the folder when they come.
     from_first(lambda: key(len(train.classes), train.shape).digest)
     own = key(len(train.classes), train.shape)
-    embedded = embed(model, train.subset(split.owner), own, method, seed=seed, test=test, folder=folder, **how)
+    value = method if isinstance(method, EmbeddingMethod) else method(own)
+    embedded = embed(model, train.subset(split.owner), own, value, seed=seed, test=test, folder=folder, **how)
 
     def keep() -> Run:
         run = Run.save(
@@ -74,8 +75,9 @@ def embed_into(
 def attack_into(
     folder: Path,
     victim: Run,
-    method: str | RemovalAttack,
+    method: RemovalAttack,
     *,
+    scale: str | None = None,
     curve_images: int | None = None,
     images: Data | None = None,
     held_out: Data | None = None,
@@ -85,8 +87,9 @@ def attack_into(
     """Attack a run's model, look at the result with the key, and keep both in ``folder``; as :func:`embed_into`.
 
     The attack is given ``images``, by default the attacker's of the run; the accuracy on ``held_out`` goes into the
-    record. ``curve_images`` test images, by default all, measure strengths that were not chosen. Unless ``judged``, no
-    key is needed, and there is neither verdict nor curve. ``how`` are further arguments of :func:`indelible.attack`.
+    record, as does the ``scale`` of the settings. ``curve_images`` test images, by default all, measure strengths that
+    were not chosen. Unless ``judged``, no key is needed, and there is neither verdict nor curve. ``how`` are further
+    arguments of :func:`indelible.attack`.
     """
     owner, attacker, test = victim.images()
     # Read now, so that a missing key is told before the work; the attack itself is not given it.
@@ -96,7 +99,7 @@ def attack_into(
     attacked = attack(stolen, attacker if images is None else images, method, normalize=normalize, folder=folder, **how)
 
     def keep() -> Run:
-        record = attacked.record
+        record = replace(attacked.record, settings={**attacked.record.settings, "scale": scale})
         if held_out is not None:
             before, after = (
                 accuracy(model, held_out, normalize=normalize)

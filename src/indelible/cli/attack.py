@@ -49,18 +49,18 @@ def _single(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
         victim = indelible.Run.load(arguments.victim)
         out = arguments.out or attack_folder(victim.folder, arguments.method, arguments.protocol, arguments.scale)
         images = None if arguments.data is None else indelible.load(arguments.data)[0]
+        attack = ATTACKS[arguments.method].build.at_scale(arguments.scale, **settings)
         from_first(lambda: held.enter_context(working_on(out)))
         if from_first(lambda: indelible.Run.finished(out)):
             done = indelible.Run.load(out)
             if done.verdict() is not None or arguments.no_verdict:
                 raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
-            digest = (images or victim.images()[1]).digest()
-            check_kept(done, victim, ATTACKS[arguments.method].build.at_scale(arguments.scale, **settings), digest)
+            check_kept(done, victim, attack, (images or victim.images()[1]).digest())
             from_first(lambda: judge(done))  # an earlier command stopped between the attack and its verdict
         else:
             done = attack_into(
-                out, victim, arguments.method, scale=arguments.scale, seed=arguments.seed, device=arguments.device,
-                curve_images=_curve_images(arguments), images=images, judged=not arguments.no_verdict, **settings,
+                out, victim, attack, scale=arguments.scale, seed=arguments.seed, device=arguments.device,
+                curve_images=_curve_images(arguments), images=images, judged=not arguments.no_verdict,
             )  # fmt: skip
         if not group.first:
             return

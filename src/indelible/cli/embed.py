@@ -3,6 +3,7 @@
 import argparse
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 import indelible
 from indelible.base.errors import InputError, UnknownNameError
@@ -67,20 +68,25 @@ def _in_group(arguments: argparse.Namespace) -> None:
             weights = weights / "model.safetensors"
         done = embed_into(
             arguments.out, data=arguments.data, network=network, key=partial(_key, arguments),
-            method=arguments.method, attacker=arguments.attacker, weights=weights,
-            seed=arguments.seed, scale=arguments.scale, recipe=arguments.recipe, start=arguments.start,
+            method=partial(_method, arguments), attacker=arguments.attacker, weights=weights,
+            seed=arguments.seed, scale=arguments.scale, start=arguments.start,
             train=assignments(arguments.train), device=arguments.device,
             normalize=None if arguments.normalize is None else tuple(arguments.normalize),
-            **assignments(arguments.set),
         )  # fmt: skip
         if group.first:
             emit(arguments, done.record.to_json(), describe_run(done))
 
 
+def _method(arguments: argparse.Namespace, key: "indelible.Key") -> Any:
+    """Return the method with the settings that the options give it, for this key."""
+    from indelible.embedding import EMBEDDINGS
+
+    build, options = EMBEDDINGS[arguments.method].build, assignments(arguments.set)
+    return build.for_key(key, arguments.scale, arguments.recipe, arguments.start, **options)
+
+
 def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int]) -> "indelible.Key":
     """Return the key of the run: the given one, that of an earlier session, or a new one, which is saved at once."""
-    from indelible.embedding import key_for
-
     if arguments.key is not None:
         return indelible.Key.load(arguments.key)
     kept = arguments.out / "key"
@@ -89,7 +95,7 @@ def _key(arguments: argparse.Namespace, classes: int, shape: tuple[int, int, int
         return there
     secret = None if there is None else there.secret
     given = make_key(arguments, classes, shape, indelible.load(arguments.data)[1], secret)
-    key = key_for(given, arguments.method, arguments.scale, arguments.recipe, **assignments(arguments.set))
+    key: indelible.Key = _method(arguments, given).key_for(given)
     if there is not None and key != there:
         raise InputError(
             f"{kept} holds a key with other settings than these options, from a command that did not finish. Choose "

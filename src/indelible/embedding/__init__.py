@@ -8,7 +8,6 @@ from indelible.embedding.embedding_method import EMBEDDINGS as EMBEDDINGS
 from indelible.embedding.embedding_method import Embedded as Embedded
 from indelible.embedding.embedding_method import EmbeddingMethod as EmbeddingMethod
 from indelible.embedding.embedding_method import embed as embed
-from indelible.embedding.embedding_method import key_for as key_for
 from indelible.embedding.ew import EW as EW
 from indelible.embedding.ew import ExponentialWeights as ExponentialWeights
 from indelible.embedding.rehearsed import RehearsedThief as RehearsedThief

@@ -33,7 +33,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +41,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from indelible.base.checks import check_batch, check_is_key, check_module
 from indelible.base.errors import InputError
+from indelible.base.methods import settings_in_value
 from indelible.data.augment import Augmentation, Normalization, Share, denormalise, normalise, to_float
 from indelible.data.batches import Batches
 from indelible.embedding.embedding_method import EMBEDDINGS, Embedding, EmbeddingMethod
@@ -57,6 +58,17 @@ _MOST = 0.1  # to which a head start raises alpha
 _SHORT = 600 * 128  # images that a trained model is shown: docs/protect-trained.md
 _TEMPERATURE = 4.0  # of the answers that a trained model keeps; Hinton et al. (2015) use 2.5 to 4 for small networks
 _RANGE = 0.05  # how far beyond [0, 1] an augmentation may take a pixel
+
+
+class LoopOptions(TypedDict, total=False):
+    """Arguments of :class:`APP` that callbacks of other trainers take too."""
+
+    method: "AdversarialPerturbation | None"
+    augmentation: Augmentation | None
+    normalize: Normalization | None
+    seed: int
+    steps: int | None
+    distributed: bool | None
 
 
 class APP(OwnLoop):
@@ -78,9 +90,8 @@ class APP(OwnLoop):
         distributed: Whether several processes train this model together, with the ordinary gradient averaged by
             ``backward`` (as ``DistributedDataParallel`` does); by default, whether ``torch.distributed`` joins several.
             All must have the same key, carriers, settings and seed.
-        settings: ``eps``, ``alpha``, ``rows``, ``clean_rows``, ``norm``, ``clean_bn``, ``every``, ``after`` and
-            ``head_start`` as in :class:`AdversarialPerturbation`; with carriers also ``fraction``. With a codebook they
-            have the defaults of :meth:`AdversarialPerturbation.for_codebook`.
+        method: Settings, ``AdversarialPerturbation.for_key(key, eps=0.01)``; by default those for a codebook, and the
+            paper's for other keys. ``batch`` and ``negatives`` have no effect here, nor has a codebook's ``fraction``.
 
     Example:
         >>> mark = indelible.APP(model, key)  # doctest: +SKIP
@@ -91,16 +102,16 @@ class APP(OwnLoop):
         ...     optimizer.step()
     """
 
+    @settings_in_value(EMBEDDINGS, "app", "for_key")
     def __init__(
-        self, model: nn.Module, key: Key, carriers: Any = None, *, augmentation: Augmentation | None = None,
-        normalize: Normalization | None = None, seed: int = 0, steps: int | None = None,
-        distributed: bool | None = None, **settings: Any,
+        self, model: nn.Module, key: Key, carriers: Any = None, *, method: "AdversarialPerturbation | None" = None,
+        augmentation: Augmentation | None = None, normalize: Normalization | None = None, seed: int = 0,
+        steps: int | None = None, distributed: bool | None = None,
     ) -> None:  # fmt: skip
         check_module(model)
         check_is_key(key, Key)
-        ours = {} if key.marks is None else AdversarialPerturbation.for_codebook(key.marks)
-        self.method = AdversarialPerturbation.of({**ours, **settings})
-        super().__init__(key, carriers, self.method.fraction, settings)
+        self.method = method or AdversarialPerturbation.for_key(key, "paper")
+        super().__init__(key, carriers, self.method)
         if steps is None and self.method.after > 0:
             raise InputError("`after` is a share of the training: say how many steps it has, for example steps=31200.")
         self._distributed, self._key, self._normalize, self._looked = distributed, key, normalize, False

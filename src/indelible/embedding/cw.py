@@ -30,6 +30,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from indelible.base.methods import settings_in_value
 from indelible.base.seeding import generator
 from indelible.data.augment import Augmentation, Normalization
 from indelible.data.batches import Batches
@@ -175,17 +176,18 @@ class CW(OwnLoop):
             crop and flip.
         normalize: (mean, std) if the images given to :meth:`backward` are normalised that way.
         seed: Decides noise and which marks, or watermark samples, come when.
-        settings: As in :class:`CertifiedTraining`.
+        method: Settings, ``CertifiedTraining(draws=20)``; by default the paper's.
 
     The loop's own batches must hold watermark samples (:attr:`samples`) too, as in the original.
     """
 
+    @settings_in_value(EMBEDDINGS, "cw", "for_key")
     def __init__(
-        self, model: nn.Module, key: Key, carriers: Any = None, *, steps: int, augmentation: Augmentation | None = None,
-        normalize: Normalization | None = None, seed: int = 0, **settings: Any,
+        self, model: nn.Module, key: Key, carriers: Any = None, *, steps: int, method: CertifiedTraining | None = None,
+        augmentation: Augmentation | None = None, normalize: Normalization | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
-        self.model, self.method = model, CertifiedTraining.of(settings)
-        super().__init__(key, carriers, self.method.fraction, settings)
+        self.model, self.method = model, method or CertifiedTraining()
+        super().__init__(key, carriers, self.method)
         rows = self.method.noisy_rows(key, self.samples, augmentation or "crop-flip", normalize, seed, augmented=False)
         self._passes = NoisyPasses(self.method, rows, steps=steps, seed=seed)
 

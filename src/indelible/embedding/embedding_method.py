@@ -7,10 +7,10 @@ copies, evaluation, checkpoints, time, record.
 import copy
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import nn
@@ -18,7 +18,7 @@ from torch import nn
 from indelible.base.checks import check_is_key, check_recipe, check_trainable
 from indelible.base.errors import InputError
 from indelible.base.files import tensor_digest
-from indelible.base.methods import Method, resolve
+from indelible.base.methods import Method, P, T, resolve, settings_in_value
 from indelible.base.records import Record, hardware
 from indelible.base.registry import MethodRegistry
 from indelible.data.augment import Normalization
@@ -124,19 +124,17 @@ class EmbeddingMethod(Method):
 
     @classmethod
     def for_key(
-        cls, key: Key, *, scale: str = "cpu", recipe: str | None = None, start: Start = "scratch", **settings: Any
-    ) -> Self:
-        """Build the method with the defaults that its name has in :func:`embed`.
+        cls: Callable[P, T], key: Key, scale: str = "cpu", recipe: str | None = None, start: Start = "scratch",
+        *none: P.args, **settings: P.kwargs,
+    ) -> T:  # fmt: skip
+        """Build the method with the defaults that its name has in :func:`embed`; ``settings`` are what differs.
 
-        Args:
-            key: The owner's key: a codebook has other defaults than a key with one class.
-            scale: As in :func:`embed`.
-            recipe: As in :func:`embed`.
-            start: As in :func:`embed`.
-            settings: What differs from the defaults.
+        A ``recipe`` says how much proof for which price, for a codebook: APP has ``"balanced"`` (its default),
+        ``"light"`` (cheaper) and ``"strong"`` (a mark that survives more).
         """
-        check_recipe(recipe, cls, EMBEDDINGS)
-        return cls.of({**cls.defaults(scale, key.marks, recipe, start), **settings})
+        build: Any = cls  # typed as its constructor, so that editors and type checkers know its settings
+        check_recipe(recipe, build, EMBEDDINGS)
+        return cast("T", build.of({**build.defaults(scale, key.marks, recipe, start), **settings}, *none))
 
     def key_for(self, key: Key) -> Key:
         """Return the key that this method embeds, made of the one that the owner gave; by default that one."""
@@ -224,6 +222,7 @@ class Embedding(Job):
         return rates
 
 
+@settings_in_value(EMBEDDINGS, "app", "for_key")
 def embed(
     model: nn.Module,
     data: Any,
@@ -231,7 +230,6 @@ def embed(
     method: str | EmbeddingMethod = "app",
     *,
     scale: str = "cpu",
-    recipe: str | None = None,
     start: Start = "scratch",
     train: TrainSettings | Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -240,7 +238,6 @@ def embed(
     folder: str | Path | None = None,
     device: str = "auto",
     devices: int | None = None,
-    **settings: Any,
 ) -> Embedded:
     """Train a copy of ``model`` so that it carries the watermark of ``key``.
 
@@ -249,11 +246,9 @@ def embed(
         data: The owner's images: data set, pair (images, labels), folder, ``.npz``.
         key: The owner's key.
         method: A registered name (``indelible embed --list``), ``"package.module:Class"``, or a method value. A value
-            is taken as it is: ``AdversarialPerturbation(eps=0.02)`` has the paper's defaults for all else,
-            ``AdversarialPerturbation.for_key(key, eps=0.02)`` those that the name ``"app"`` has.
+            is how settings are given: ``AdversarialPerturbation.for_key(key, eps=0.01)`` has the defaults of the name
+            ``"app"`` for all else, ``AdversarialPerturbation(eps=0.01)`` the paper's.
         scale: ``"cpu"`` (a short training) or ``"paper"`` (100 epochs, a GPU job).
-        recipe: How much proof for which price, for a codebook and a method given by its name. APP has
-            ``"balanced"`` (its default), ``"light"`` (cheaper) and ``"strong"`` (a mark that survives more).
         start: ``"trained"`` protects a model that is trained already: the scale's short form, at a low rate. APP with a
             codebook takes 600 steps, in which the model keeps its own answers.
         train: Training settings, or a mapping of changes to the scale's.
@@ -264,22 +259,20 @@ def embed(
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
         devices: Processes on this machine, one device each; more than one are started, and the script needs
             ``if __name__ == "__main__":``. By default one - or, under torchrun, all that it launched.
-        settings: Settings of the method, when ``method`` is a name: ``eps=0.02``.
 
     Returns:
         The protected model with its history and record; ``model`` itself is unchanged.
     """
     check_trainable(model)
     check_is_key(key, Key)
-    name, value = _resolved(method, scale, recipe, settings, key, start)
+    name, value = resolve(EMBEDDINGS, method, lambda build: build.for_key(key, scale, start=start))
     how = _training(train, scale, start, normalize)
     if must_start(devices):
         if why := value.why_one_process():
             raise InputError(f"this method runs in one process: {why}. Leave out devices.")
         arguments = {
-            "data": data, "key": key, "method": method, "scale": scale, "recipe": recipe, "start": start,
-            "train": train, "seed": seed, "normalize": normalize, "test": test, "folder": folder, "device": device,
-            **settings,
+            "data": data, "key": key, "method": method, "scale": scale, "start": start, "train": train,
+            "seed": seed, "normalize": normalize, "test": test, "folder": folder, "device": device,
         }  # fmt: skip
         made = elsewhere(embed, model, arguments, devices=devices)
         # Samples are a function of key and data: they are drawn again here rather than sent back.
@@ -336,12 +329,9 @@ def _training(
     train: TrainSettings | Mapping[str, Any] | None, scale: str, start: Start, normalize: Normalization | None
 ) -> TrainSettings:  # fmt: skip
     """Return the training settings with the input normalisation, which is an argument of :func:`embed`."""
-    if isinstance(train, TrainSettings):
-        # Training settings that are read from a record hold the value that was given beside them.
-        misplaced = train.normalize is not None and train.normalize != normalize
-    else:
-        misplaced = "normalize" in (train or {})
-    if misplaced:
+    given = train.normalize if isinstance(train, TrainSettings) else (train or {}).get("normalize")
+    # Training settings that are read from a record hold the value that was given beside them.
+    if given is not None and given != normalize:
         raise InputError(
             "normalize is an argument of its own, not a training setting: embed(..., normalize=(mean, std))."
         )
@@ -360,29 +350,6 @@ def _verdict(
         model, key, owner if test is None else test, embedded=samples if key.labels == "keyed" else None,
         accuracy=test is not None, normalize=normalize, alpha=max(1e-6, least),
     )  # fmt: skip
-
-
-def _resolved(
-    method: str | EmbeddingMethod, scale: str, recipe: str | None, settings: Mapping[str, Any], key: Key,
-    start: Start = "scratch",
-) -> tuple[str, EmbeddingMethod]:  # fmt: skip
-    """Return a method's name and value; a name takes what scale, key and recipe change."""
-    if isinstance(method, str):
-        info = EMBEDDINGS[method]
-        return info.name, info.build.for_key(key, scale=scale, recipe=recipe, start=start, **settings)
-    if recipe is not None:
-        raise InputError(
-            f"expected no recipe beside a method value, whose settings are its own; got {recipe!r}. Give the method by "
-            "its name."
-        )
-    return resolve(EMBEDDINGS, method, settings)
-
-
-def key_for(
-    key: Key, method: str | EmbeddingMethod, scale: str = "cpu", recipe: str | None = None, **settings: Any
-) -> Key:
-    """Return the key that a method embeds when it is given ``key``; arguments as in :func:`embed`."""
-    return _resolved(method, scale, recipe, settings, key)[1].key_for(key)
 
 
 def precision_for(model: nn.Module, precision: Precision) -> Precision:

@@ -263,12 +263,31 @@ def marked_rows(
 class OwnLoop:
     """Base of methods inside a user's own training loop: fixed samples (None for a codebook) and a count of calls."""
 
-    def __init__(self, key: Key, carriers: Any, fraction: float, settings: Mapping[str, Any]) -> None:
-        _check_own_loop(key, carriers, settings)
+    def __init__(self, key: Key, carriers: Any, method: Any) -> None:
+        # Refuse what has no effect in a user's own loop.
+        usual = [vars(one) for one in (type(method)(), type(method).for_key(key))]
+        given = {name for name, value in vars(method).items() if all(value != defaults[name] for defaults in usual)}
+        if key.labels == "codebook":
+            for name in ("carriers", "fraction"):
+                if name in given or (name == "carriers" and carriers is not None):
+                    raise InputError(
+                        f"`{name}` has no effect with a codebook, which is stamped on rows of each batch. Leave it out."
+                    )
+        elif carriers is None:
+            raise InputError(
+                f"a key with {key.labels} labels has fixed watermark samples: give carriers=, the owner's images. A "
+                "codebook (Key.create without target and labels) needs none."
+            )
+        for name in ("negatives", "batch"):
+            if name in given:
+                raise InputError(
+                    f"`{name}` changes the ordinary batch, which is your loop's own: it has no effect here. Leave it "
+                    "out, or use indelible.embed, which does the training."
+                )
         self.calls = 0
         self.samples: WatermarkSamples | None = None
         if key.labels != "codebook":
-            self.samples = embedded(as_data(carriers, classes=key.classes), key, fraction)
+            self.samples = embedded(as_data(carriers, classes=key.classes), key, method.fraction)
 
     def state_dict(self) -> dict[str, int]:
         """Return what a resumed loop needs."""
@@ -277,24 +296,3 @@ class OwnLoop:
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Go on where :meth:`state_dict` was taken."""
         self.calls = state["calls"]
-
-
-def _check_own_loop(key: Key, carriers: Any, settings: Mapping[str, Any]) -> None:
-    """Refuse what has no effect in a user's own loop."""
-    if key.labels == "codebook":
-        for name, value in (("carriers", carriers), ("fraction", settings.get("fraction"))):
-            if value is not None:
-                raise InputError(
-                    f"`{name}` has no effect with a codebook, which is stamped on rows of each batch. Leave it out."
-                )
-    elif carriers is None:
-        raise InputError(
-            f"a key with {key.labels} labels has fixed watermark samples: give carriers=, the owner's images. A "
-            "codebook (Key.create without target and labels) needs none."
-        )
-    for name in ("negatives", "batch"):
-        if name in settings:
-            raise InputError(
-                f"`{name}` changes the ordinary batch, which is your loop's own: it has no effect here. Leave it out, "
-                "or use indelible.embed, which does the training."
-            )

@@ -15,12 +15,12 @@ watermark samples come when depends on the seed and on
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor, nn
 
 from indelible.base.errors import InputError
-from indelible.embedding.app import APP
+from indelible.embedding.app import APP, LoopOptions
 from indelible.keys.key import Key
 
 try:
@@ -42,7 +42,7 @@ class LightningWatermark(Callback):
         classifier: Returns, from the LightningModule, the module that maps images to logits; by default the
             LightningModule itself, through its ``forward``.
         images: Returns the images from a batch, as the classifier takes them; by default its first element.
-        settings: ``eps``, ``alpha``, ``rows``, ``normalize``, ``seed``, ... as of :class:`indelible.APP`.
+        options: ``method``, ``normalize``, ``seed``, ... as of :class:`indelible.APP`.
 
     Example:
         >>> watermark = LightningWatermark(key)  # doctest: +SKIP
@@ -51,10 +51,10 @@ class LightningWatermark(Callback):
 
     def __init__(
         self, key: Key, carriers: Any = None, *, classifier: Callable[[Any], nn.Module] | None = None,
-        images: Callable[[Any], Tensor] | None = None, **settings: Any,
+        images: Callable[[Any], Tensor] | None = None, **options: Unpack[LoopOptions],
     ) -> None:  # fmt: skip
         super().__init__()
-        self._key, self._carriers, self._settings = key, carriers, settings
+        self._key, self._carriers, self._options = key, carriers, options
         self._classifier = classifier or (lambda module: module)
         self._images = images or (lambda batch: batch[0])
         self._batch: Any = None
@@ -70,7 +70,7 @@ class LightningWatermark(Callback):
         name = type(trainer.strategy).__name__
         if not name.startswith(("SingleDevice", "DDP")):
             raise InputError(f"the watermark callback needs whole weights in every process, but {name} splits them.")
-        self.mark = APP(self._classifier(pl_module), self._key, self._carriers, **self._settings)
+        self.mark = APP(self._classifier(pl_module), self._key, self._carriers, **self._options)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
         """Keep the batch, for its clean rows."""

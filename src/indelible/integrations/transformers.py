@@ -19,13 +19,13 @@ Which watermark samples come when depends on the seed and on ``state.global_step
 checkpoint of the Trainer goes on as it would have.
 """
 
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor, nn
 from torch.autograd import Variable
 
 from indelible.base.errors import InputError
-from indelible.embedding.app import APP
+from indelible.embedding.app import APP, LoopOptions
 from indelible.keys.key import Key
 from indelible.nn.outputs import logits_of
 
@@ -43,7 +43,7 @@ class TransformersWatermark(TrainerCallback):
         carriers: The owner's images, for a key with one target class; a codebook needs none
             (:class:`indelible.APP`).
         images: The model's argument that takes the images.
-        settings: ``eps``, ``alpha``, ``rows``, ``normalize``, ``seed``, ... as of :class:`indelible.APP`. Give
+        options: ``method``, ``normalize``, ``seed``, ... as of :class:`indelible.APP`. Give
             ``normalize=(mean, std)`` if an image processor has normalised the batches.
 
     Example:
@@ -51,8 +51,10 @@ class TransformersWatermark(TrainerCallback):
         >>> Trainer(model=model, args=arguments, train_dataset=data, callbacks=[watermark]).train()  # doctest: +SKIP
     """
 
-    def __init__(self, key: Key, carriers: Any = None, *, images: str = "pixel_values", **settings: Any) -> None:
-        self._key, self._carriers, self._settings, self._name = key, carriers, settings, images
+    def __init__(
+        self, key: Key, carriers: Any = None, *, images: str = "pixel_values", **options: Unpack[LoopOptions]
+    ) -> None:
+        self._key, self._carriers, self._options, self._name = key, carriers, options, images
         self._batch: Tensor | None = None
         self._arguments: Any = None
         self._hooks: list[Any] = []
@@ -68,7 +70,7 @@ class TransformersWatermark(TrainerCallback):
             raise InputError(f"{args.n_gpu} GPUs in one process are not supported. Start one for each: torchrun.")
         model: nn.Module = others["model"]
         self._let_go()  # of a run that raised
-        self.mark = APP(model, self._key, self._carriers, **self._settings)
+        self.mark = APP(model, self._key, self._carriers, **self._options)
         self._arguments = args
         self._hooks = [
             model.register_forward_pre_hook(self._keep, with_kwargs=True), model.register_forward_hook(self._wait)

@@ -11,6 +11,7 @@ from indelible.attacks import attack
 from indelible.base.errors import InputError
 from indelible_companions.analyze.dynamics import Dynamics, DynamicsSettings, Moment, Track, dynamics
 from tests.analyze.marked_models import marked_subject
+from tests.values import attack_value
 
 SHORT: dict[str, Any] = {"epochs": 2, "batch_size": 32, "lr": 0.05}
 SMALL = DynamicsSettings(settings=SHORT, every=3, images=40, carriers=60)
@@ -49,7 +50,7 @@ def test_what_is_seen_is_what_the_attack_does(tmp_path: Path) -> None:
     assert [(one.phase, one.step) for one in track.moments] == [
         ("before", 0), ("fine-tuning", 1), ("fine-tuning", 3), ("fine-tuning", 6), ("after", 6),
     ]  # fmt: skip
-    alone = attack(subject.model, subject.attacker, "ft", device="cpu", **SHORT).model
+    alone = attack(subject.model, subject.attacker, attack_value("ft", **SHORT), device="cpu").model
     moved = [after - at for after, at in zip(weights_of(alone), weights_of(subject.model), strict=True)]
     assert track.moments[-1].distance == relative_length(weights_of(subject.model), moved)
     assert track.moments[0].distance == 0.0
@@ -66,13 +67,13 @@ def test_watching_changes_no_bit() -> None:
     from indelible.train.fit_and_watch import watched
 
     subject = marked_subject()
-    alone = attack(subject.model, subject.attacker, "ft", device="cpu", **SHORT).model
+    alone = attack(subject.model, subject.attacker, attack_value("ft", **SHORT), device="cpu").model
     steps: list[int] = []
     with watched(lambda _model, _phase, step: steps.append(step)):
-        seen = attack(subject.model, subject.attacker, "ft", device="cpu", **SHORT).model
+        seen = attack(subject.model, subject.attacker, attack_value("ft", **SHORT), device="cpu").model
     assert steps == [1, 2, 3, 4, 5, 6]
     assert all(torch.equal(value, seen.state_dict()[name]) for name, value in alone.state_dict().items())
-    attack(subject.model, subject.attacker, "ft", device="cpu", **SHORT)
+    attack(subject.model, subject.attacker, attack_value("ft", **SHORT), device="cpu")
     assert len(steps) == 6, "outside the block nobody is told"
 
 

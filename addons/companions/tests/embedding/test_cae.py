@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 import indelible
 from indelible.base.errors import DamagedFileError, InputError
-from indelible.embedding import Embedded, key_for
+from indelible.embedding import Embedded
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.samples import Fingerprint
 from indelible.train.objective import Step
 from indelible_companions.embedding.cae import ConferrableExamples, Imitation, _kept, cae_loss, conferrability, search
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
+from tests.values import attack_value, key_for, method_value
 
 SMALL: dict[str, Any] = {
     "surrogates": 2, "references": 2, "held": 2, "count": 40, "candidates": 100, "steps": 20, "eps": 0.1, "lr": 0.02,
@@ -102,12 +103,11 @@ def made() -> tuple[Embedded, nn.Module]:
             source,
             train.subset(torch.arange(600)),
             key,
-            "cae",
+            method_value("cae", key, "paper", start="trained", **SMALL),
             scale="paper",
             start="trained",
             train=how,
             device="cpu",
-            **SMALL,
         )
     return embedded, source
 
@@ -129,7 +129,7 @@ class TestFingerprint:
         own = indelible.verify(source, embedded.key)
         assert own.wsr == 1.0
         assert own.queries == len(embedded.key.questions(None, None))
-        tuned = indelible.attack(source, rest, "ft", epochs=2, lr=0.001, device="cpu").model
+        tuned = indelible.attack(source, rest, attack_value("ft", epochs=2, lr=0.001), device="cpu").model
         stranger = embedded.record.metrics["reference_rates"]
         assert indelible.verify(tuned, embedded.key).wsr > max(stranger) + 0.2
         assert own.null_rate is not None
@@ -219,7 +219,13 @@ def test_refusals(net: TinyNet, key: Key) -> None:
     small = {**SMALL, "steps": 1, "eps": 0.004, "candidates": 8}
     with pytest.raises(InputError, match=r"larger eps|correctly"):
         indelible.embed(
-            net, stripes(64), key, "cae", scale="paper", train={"epochs": 1, "batch_size": 32}, device="cpu", **small
+            net,
+            stripes(64),
+            key,
+            method_value("cae", key, "paper", **small),
+            scale="paper",
+            train={"epochs": 1, "batch_size": 32},
+            device="cpu",
         )
     with pytest.raises(InputError, match="one process"):
         indelible.embed(net, stripes(64), key, "cae", device="cpu", devices=2)

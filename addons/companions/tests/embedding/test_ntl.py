@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 import indelible
 from indelible.base.errors import InputError
-from indelible.embedding import key_for
 from indelible.embedding.embedding_method import Embedding
 from indelible.keys.key import Key
 from indelible.train.settings import TrainSettings
 from indelible_companions.embedding.ntl import NonTransferable, feature_map, gaussian_mmd, ntl_loss
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
 from tests.settings import SETTINGS, TRAIN
+from tests.values import key_for, method_value
 
 WEIGHTS = {"alpha": 0.1, "beta": 1.0, "alpha_mmd": 0.1, "beta_mmd": 1.0}
 
@@ -116,7 +116,14 @@ def test_a_key_loses_its_target_and_keeps_its_mark(key: Key) -> None:
 def test_right_without_the_mark_and_wrong_with_it(net: TinyNet, key: Key) -> None:
     train, test = stripes(320), stripes(120, seed=1)
     marked = indelible.embed(
-        net, train, key, "ntl", scale="paper", train=TRAIN, test=test, device="cpu", fraction=0.15, **SETTINGS["ntl"]
+        net,
+        train,
+        key,
+        method_value("ntl", key, "paper", fraction=0.15, **SETTINGS["ntl"]),
+        scale="paper",
+        train=TRAIN,
+        test=test,
+        device="cpu",
     )
     assert marked.key == key_for(key, "ntl")
     assert marked.record.inputs["labels"] == "untargeted"
@@ -131,7 +138,9 @@ def test_right_without_the_mark_and_wrong_with_it(net: TinyNet, key: Key) -> Non
     assert verdict.procedure == "paired"
     # The decoys of a toy key are other texts in the same bright dots: a net that saw one text errs on all of them.
     assert verdict.decoy_rate is not None
-    plain = indelible.embed(net, train, key, "vanilla", scale="paper", train=TRAIN, device="cpu", fraction=0.004).model
+    plain = indelible.embed(
+        net, train, key, method_value("vanilla", key, "paper", fraction=0.004), scale="paper", train=TRAIN, device="cpu"
+    ).model
     refused = indelible.verify(plain, marked.key, carriers=test)
     assert not refused.owned
     assert refused.wsr < 0.5
@@ -168,5 +177,6 @@ def test_wrong_settings() -> None:
         NonTransferable(alpha=0.0)
     with pytest.raises(InputError, match="stage must be at least 1, got 0"):
         NonTransferable(stage=0)
+    book = Key.create(classes=4, shape=SHAPE)
     with pytest.raises(InputError, match="between 0 and 1"):
-        indelible.embed(TinyNet(), stripes(8), Key.create(classes=4, shape=SHAPE), "ntl", fraction=0.0)
+        indelible.embed(TinyNet(), stripes(8), book, method_value("ntl", book, fraction=0.0))

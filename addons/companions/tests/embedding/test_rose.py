@@ -10,13 +10,13 @@ import torch
 
 import indelible
 from indelible.base.errors import InputError
-from indelible.embedding import key_for
 from indelible.keys.derive import expand
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.train.objective import Step
 from indelible.verification.statistics.exact_tests import rareness
 from indelible_companions.embedding.rose import BesideKeyImages, Rose
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
+from tests.values import key_for, method_value
 
 
 def plain(secret: bytes = SECRET, count: int = 12) -> Key:
@@ -101,13 +101,11 @@ def test_a_toy_model_learns_them_and_a_stranger_does_not(key: Key) -> None:
         TinyNet(),
         stripes(320),
         key,
-        "rose",
+        method_value("rose", key, "paper", count=24, rows=24),
         scale="paper",
         train=train,
         test=stripes(80, seed=1),
         device="cpu",
-        count=24,
-        rows=24,
     )
     assert made.samples is not None
     assert made.key.labels == "keyed"
@@ -120,12 +118,10 @@ def test_a_toy_model_learns_them_and_a_stranger_does_not(key: Key) -> None:
         TinyNet(),
         stripes(320),
         replace(key, secret=bytes(32)),
-        "rose",
+        method_value("rose", replace(key, secret=bytes(32)), "paper", count=24, rows=24),
         scale="paper",
         train=train,
         device="cpu",
-        count=24,
-        rows=24,
     )
     assert not indelible.verify(stranger.model, made.key, embedded=made.samples).owned
 

@@ -27,7 +27,7 @@ from torch import nn
 from indelible.analyze.analysis import Analysis, PointLog
 from indelible.analyze.directions import relative_length, weights_of
 from indelible.analyze.marked_model import MarkedModel, some_images
-from indelible.attacks import attack
+from indelible.attacks import ATTACKS, attack
 from indelible.base.errors import InputError
 from indelible.base.methods import Method
 from indelible.report.figures import FIGURES, Figure
@@ -151,8 +151,8 @@ def _track(
     kept = None if folder is None else Path(folder) / f"attack-{number}"
     with watched(watch):
         attacked = attack(
-            subject.model, subject.attacker, settings.attack, scale="paper", seed=settings.seed,
-            normalize=subject.normalize, folder=kept, device=device, **settings.settings,
+            subject.model, subject.attacker, ATTACKS[settings.attack].build.at_scale("paper", **settings.settings),
+            seed=settings.seed, normalize=subject.normalize, folder=kept, device=device,
         )  # fmt: skip
     last = {row["phase"]: int(row["step"]) for row in attacked.history}
     look(attacked.model, _AFTER, sum(last.values()))
