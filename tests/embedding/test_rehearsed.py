@@ -70,6 +70,18 @@ def test_step_equals_its_equations(net: TinyNet, eps: float, rows: int) -> None:
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
+def test_own_loop_takes_the_method_as_a_value(net: TinyNet) -> None:
+    """The first call of a user's loop adds what the passes add; its rows are cropped and flipped before the mark."""
+    net, twin = net.double().train(), copy.deepcopy(net).double().train()
+    images, method = stripes(40).images.double() / 255, RehearsedThief.for_key(BOOK)
+    loss = indelible.APP(net, BOOK, method=method, seed=2).backward(images)
+    marked = StampedBatches(BOOK, method.rows, augmentation="crop-flip", seed=2)
+    expected = method.passes_over(twin, BOOK, marked, 0, normalize=None, seed=2).backward(images, 0)
+    assert float(loss) == float(expected) > 1.0
+    for own, other in zip(perturbable_parameters(net), perturbable_parameters(twin), strict=True):
+        assert torch.equal(own.grad, other.grad)  # type: ignore[arg-type]
+
+
 def test_rehearsal_loss_by_hand() -> None:
     """Two classes; answers (3/4, 1/4) to the clean row, (1/2, 1/2) to the foreign one: log 2."""
 
