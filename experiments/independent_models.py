@@ -64,7 +64,7 @@ def null_models(out: str | Path, settings: NullModels) -> Iterator[tuple[nn.Modu
                     )  # fmt: skip
                 Run.save(
                     folder, model=trained.model, record=trained.record, architecture=architecture, data=settings.data,
-                    split=split,
+                    split=split, history=trained.history,
                 )  # fmt: skip
             run = Run.load(folder)
             yield run.model(), float(run.record.metrics["ba"]), test

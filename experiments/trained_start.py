@@ -48,8 +48,9 @@ def unmarked(folder: Path, seed: int, epochs: int, owner: Data, split: Split) ->
         trained = train_unmarked(architecture.build(seed), owner, how, seed=seed, folder=folder, device="cpu")
         seconds = time.process_time() - began
         Run.save(
-            folder, model=trained.model, record=trained.record, architecture=architecture, data="cifar10", split=split
-        )
+            folder, model=trained.model, record=trained.record, architecture=architecture, data="cifar10", split=split,
+            history=trained.history,
+        )  # fmt: skip
         write_json(folder / "processor-seconds.json", seconds)
     return Run.load(folder)
 

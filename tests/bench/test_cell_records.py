@@ -1,13 +1,15 @@
-"""What a record keeps of a verdict."""
+"""What a record keeps of a verdict; a cell that is killed while its verdict is made."""
 
 from pathlib import Path
 
 import pytest
 
+from indelible.bench import make_run_folder
+from indelible.bench.cell_records import do_cell
 from indelible.bench.cells import select
 from indelible.bench.runner import Board, run_cells
 from indelible.bench.store import Store
-from tests.bench.micro import InlineEngine, cells_of, write_preset
+from tests.bench.micro import VOLATILE, InlineEngine, cells_of, write_preset
 
 _PICTURE = {"table", "drawn", "counts", "binding"}
 
@@ -35,3 +37,30 @@ def test_a_record_has_what_the_picture_of_a_codebook_needs(tmp_path: Path, codeb
         assert measured["counts"]["marks"] == 12
         assert measured["counts"]["carriers"] == 80
         assert measured["binding"] == "auditor"
+
+
+def test_a_cell_killed_while_its_verdict_is_made_ends_with_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, attack = sorted(select(cells_of(write_preset(tmp_path))[1], "*/vanilla/*"), key=lambda cell: cell.verb)[::-1]
+    straight, broken = Store(tmp_path / "straight"), Store(tmp_path / "broken")
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    for store in (straight, broken):
+        assert do_cell(store, model, device="cpu").state == "done"
+    with monkeypatch.context() as patch:
+        patch.setattr(make_run_folder, "verify", killed)
+        with pytest.raises(KeyboardInterrupt):
+            do_cell(broken, attack, device="cpu")
+    assert broken.finished() == {model.digest}
+    for store in (straight, broken):
+        assert do_cell(store, attack, device="cpu").state == "done"
+    ours, theirs = (
+        {name: value for name, value in (store.record(attack.digest) or {}).items() if name not in VOLATILE}
+        for store in (straight, broken)
+    )
+    assert ours == theirs
+    weights = [store.root / "cells" / attack.digest / "model.safetensors" for store in (straight, broken)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()

@@ -39,7 +39,7 @@ def test_runs_once_and_only_once(small: BenchPreset, tmp_path: Path) -> None:
     names = [folder.relative_to(out).as_posix() for folder in folders]
     assert names == [f"seed-{seed}/{name}" for seed in (0, 1) for name in ("app", "app-ft", "unmarked")]
     runs = [Run.load(folder) for folder in folders]
-    assert all(run.verdict() is not None for run in runs)
+    assert all(run.verdict is not None for run in runs)
     assert runs[0].record.metrics["model_digest"] != runs[3].record.metrics["model_digest"]
     assert runs[2].record.method == "none"
     stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}

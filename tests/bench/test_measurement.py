@@ -1,6 +1,5 @@
 """Results of the benchmark, read and refused."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.bench.measurement import is_store, read_results, results_of
 from indelible.report.table_filling import measured_tables
-from tests.report.results import make_cell, make_results
+from tests.report.results import fill_store, make_cell, make_results
 
 
 def test_a_cell_becomes_an_observation() -> None:
@@ -54,26 +53,25 @@ def test_the_history_of_a_model_is_its_curve() -> None:
 
 
 def test_a_store_is_read_preset_by_preset(tmp_path: Path) -> None:
-    records = tmp_path / "bench" / "records"
-    records.mkdir(parents=True)
+    (tmp_path / "bench" / "cells").mkdir(parents=True)
     assert is_store(tmp_path / "bench")
     assert not is_store(tmp_path)
     with pytest.raises(InputError, match="no finished cell yet"):
         read_results(tmp_path / "bench")
-    for number, (preset, attack) in enumerate((("cifar10-cpu", None), ("smoke", "ft"))):
-        cell = make_cell("content", "app", attack) | {"preset": preset}
-        (records / f"{number}.json").write_text(json.dumps(cell))
+    cells = [
+        make_cell("content", "app", attack) | {"preset": preset}
+        for preset, attack in (("cifar10-cpu", None), ("smoke", "ft"))
+    ]
+    fill_store(tmp_path / "bench", cells)
     found = read_results(tmp_path / "bench")
     assert [(one.preset, len(one.measurements)) for one in found] == [("cifar10-cpu", 1), ("smoke", 1)]
 
 
 def test_a_record_says_which_preset_made_it_with_what_title_and_attacks(tmp_path: Path) -> None:
-    records = tmp_path / "bench" / "records"
-    records.mkdir(parents=True)
     name = "my presets/noise.toml"
     command = f"indelible bench run '{name}' --only x"
     made = {"preset": name, "title": "Noise", "attacks": ["a-lot"], "command": command}
-    (records / "0.json").write_text(json.dumps(make_cell("content", "app", None) | made))
+    fill_store(tmp_path / "bench", [make_cell("content", "app", None) | made])
     (found,) = read_results(tmp_path / "bench")
     assert (found.preset, found.title, found.attacks) == (name, "Noise", ("a-lot",))
 

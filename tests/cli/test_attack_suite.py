@@ -62,22 +62,22 @@ def test_the_whole_suite(capsys: pytest.CaptureFixture[str], victim: Path, tmp_p
     assert Run.load(tmp_path / "x-fp").record.settings["method"]["ba_drop"] == 0.05
 
     # The curve of fine-pruning: at rate 0 it is the stolen model, whose rates the run's record knows.
-    curve = Run.load(tmp_path / "x-fp").curve()
+    curve = Run.load(tmp_path / "x-fp").curve
     assert curve is not None
     assert (curve["name"], len(curve["rows"])) == ("rate", 20)
     assert (curve["rows"][0]["ba"], curve["rows"][0]["wsr"]) == (before["ba"], before["wsr"])
-    assert Run.load(tmp_path / "x-ft").curve() is None
+    assert Run.load(tmp_path / "x-ft").curve is None
     drawn = [panel for panel in panels(collect([victim, tmp_path])) if panel.title.endswith("at each strength")]
     assert [(panel.title, len(panel.charts)) for panel in drawn] == [("Attack: FP, at each strength", 1)]
 
-    # Again: nothing is done twice; a missing one is made, and a verdict that a crash left out.
-    stamps = {name: (tmp_path / f"x-{name}" / "run.json").stat().st_mtime_ns for name in after}
-    (tmp_path / "x-ft" / "verdict.json").unlink()
+    # Again: nothing is done twice; a missing one is made, and a missing verdict.
+    stamps = {name: (tmp_path / f"x-{name}" / "model.safetensors").stat().st_mtime_ns for name in after}
+    Run.load(tmp_path / "x-ft").keep_verdict(None)
     (tmp_path / "x-nad" / "run.json").unlink()
     again = suite(capsys, victim, "--out", tmp_path / "x", "--ba-drop", "5")
     assert again["suite"] == made["suite"]
-    assert (tmp_path / "x-ft" / "run.json").stat().st_mtime_ns == stamps["ft"]
-    assert (tmp_path / "x-nad" / "run.json").stat().st_mtime_ns != stamps["nad"]
+    assert (tmp_path / "x-ft" / "model.safetensors").stat().st_mtime_ns == stamps["ft"]
+    assert (tmp_path / "x-nad" / "model.safetensors").stat().st_mtime_ns != stamps["nad"]
     assert "other settings or of another model" in suite(capsys, victim, "--out", tmp_path / "x", code=2)
 
     # What each cost, by images that no attack was given: a tenth of the attacker's 32.
@@ -106,7 +106,8 @@ def test_attacks_without_the_key_and_verdicts_later(
     made = suite(capsys, stolen, "--no-verdict")
     assert (made["suite"], made["strongest"]) == ([], None)
     assert [Path(folder).name for folder in made["runs"]] == ["stolen-ft", "stolen-fp", "stolen-nad"]
-    assert not any((Path(folder) / name).exists() for folder in made["runs"] for name in ("verdict.json", "curve.json"))
+    runs = [Run.load(folder) for folder in made["runs"]]
+    assert not any(run.verdict or run.curve for run in runs)
     again = suite(capsys, stolen, "--no-verdict")
     assert again["attacks"] == made["attacks"]
 
@@ -117,7 +118,7 @@ def test_attacks_without_the_key_and_verdicts_later(
     assert [row["owned"] for row in document["verdicts"]] == [False, False, False]
     assert code == 1
     for row in document["verdicts"]:
-        assert Run.load(row["run"]).verdict() == {name: value for name, value in row.items() if name != "run"}
+        assert Run.load(row["run"]).verdict == {name: value for name, value in row.items() if name != "run"}
     # All with p = 1, and any loss of accuracy is within the budget: the lowest WSR is the worst.
     rates = {Path(row["run"]).name: (row["p_value"], row["wsr"]) for row in document["verdicts"]}
     assert {value for value, _ in rates.values()} == {1.0}
@@ -179,7 +180,7 @@ def test_images_of_another_data_set(capsys: pytest.CaptureFixture[str], victim: 
     assert main([*words, "--method", "distill", "--out", str(tmp_path / "copied"), "--quiet"]) == 0
     copied = Run.load(tmp_path / "copied")
     assert (copied.record.inputs["images"], copied.architecture.classes) == (60, 4)
-    assert copied.verdict() is not None
+    assert copied.verdict is not None
     capsys.readouterr()
     assert main([*words, "--method", "ft", "--out", str(tmp_path / "tuned")]) == 2
     assert "has 2 classes" in capsys.readouterr().err
@@ -205,7 +206,7 @@ def test_scales_have_folders_of_their_own_and_cpu_measures_curves_by_fewer_image
     assert attack_folder(victim, "fp", scale="paper") == victim.with_name("mine-fp-paper-scale")
     settings = made.record.settings
     assert (settings["scale"], settings["method"]["every"], settings["method"]["epochs"]) == ("cpu", 4, 1)
-    curve, verdict = made.curve(), made.verdict()
+    curve, verdict = made.curve, made.verdict
     assert curve is not None
     assert verdict is not None
     assert curve["images"] == 20
@@ -213,11 +214,11 @@ def test_scales_have_folders_of_their_own_and_cpu_measures_curves_by_fewer_image
     # The verdict is by all test images, whatever the curve was measured by: 80 less those of the target class.
     assert verdict["trials"] == 60
 
-    # Again, after a crash between the attack and the look at it: only the verdict is made.
-    (made.folder / "verdict.json").unlink()
+    # Again, without its verdict: only that is made.
+    made.keep_verdict(None)
     assert main([*words, "--set", "lr=0.04"]) == 2
     assert main([*words, "--json"]) == 0
-    assert made.verdict() == verdict
+    assert Run.load(made.folder) == made
     assert main(words) == 2
     assert "finished run already" in capsys.readouterr().err
 

@@ -14,7 +14,7 @@ from indelible.cli.command_line import command_table
 from indelible.data.splits import Split
 from indelible.report import FORMATS
 from indelible.train.run_folder import Architecture, Run
-from tests.report.results import make_results
+from tests.report.results import fill_store, make_results
 
 
 @pytest.fixture
@@ -69,11 +69,9 @@ def test_the_papers_tables_need_no_run(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_results_and_a_store_give_tables(tmp_path: Path) -> None:
     document = make_results(kinds=["content"], methods=["vanilla", "app"], attacks=["ft"])
-    results, records = tmp_path / "results.json", tmp_path / "bench" / "records"
+    results = tmp_path / "results.json"
     results.write_text(json.dumps(document))
-    records.mkdir(parents=True)
-    for number, cell in enumerate(document["cells"]):
-        (records / f"{number}.json").write_text(json.dumps(cell | {"preset": document["preset"]}))
+    fill_store(tmp_path / "bench", [cell | {"preset": document["preset"]} for cell in document["cells"]])
     for given, out in ((results, tmp_path / "a.md"), (tmp_path / "bench", tmp_path / "b.md")):
         assert _run(str(given), "--format", "markdown", "--out", str(out)) == 0
     assert (tmp_path / "a.md").read_text() == (tmp_path / "b.md").read_text()
@@ -96,14 +94,17 @@ def test_what_does_not_go_together_is_refused(run_folder: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("history.jsonl", '{"epoch": 1}\n{"epo', "history.jsonl: line 2 is not JSON"),
-        ("verdict.json", "[]", "is not a verdict"),
+        ("history", [{"epoch": 1}, {"epoch": "two"}], "run.json: 'history' is not a list of rows"),
+        ("verdict", [], "run.json: 'verdict' is not a verdict"),
+        ("curve", {"name": "rate"}, "run.json: 'curve' is not the curve of an attack"),
+        ("transforms", {}, "run.json: 'transforms' is not a list of rates"),
     ],
 )
-def test_damaged_files_of_a_run_are_one_line(
-    name: str, content: str, said: str, run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_damaged_parts_of_a_run_are_one_line(
+    name: str, content: object, said: str, run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (run_folder / "v" / name).write_text(content)
+    path = run_folder / "v" / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: content}))
     assert main(["report", str(run_folder), "--out", str(tmp_path / "page.html")]) == 2
     err = capsys.readouterr().err
     assert said in err

@@ -68,7 +68,7 @@ def test_keyed_labels_from_embedding_to_the_washed_model(
 
 def test_a_family_is_corrected(capsys: pytest.CaptureFixture[str], keyed: Path) -> None:
     alone = document(capsys, "verify", keyed)
-    assert Verdict.from_json(Run.load(keyed).verdict()).p_value == alone["p_value"]
+    assert Verdict.from_json(Run.load(keyed).verdict).p_value == alone["p_value"]
     together = document(capsys, "verify", keyed, "--family", keyed)
     assert together["family"] == 2
     assert together["p_corrected"] == pytest.approx(2 * alone["p_value"])

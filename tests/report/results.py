@@ -1,9 +1,13 @@
 """Hand-made results of a preset in the benchmark's form: every number is written here or follows from a rule here."""
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-__all__ = ["ATTACKS", "make_cell", "make_results", "wsr_after"]
+from indelible.base.records import Record
+
+__all__ = ["ATTACKS", "fill_store", "make_cell", "make_results", "wsr_after"]
 
 ATTACKS = ("ft", "fp", "anp", "nad", "mcr", "nnl")
 _LEFT = {"vanilla": 0.2, "ew": 0.3, "cw": 0.1, "control": 0.5, "app": 0.9}
@@ -59,3 +63,22 @@ def make_results(
         for attack in (None, *attacks)
     ]
     return {"preset": preset, "cells": cells}
+
+
+def fill_store(store: Path, cells: Sequence[Mapping[str, Any]]) -> None:
+    """Write cells into a store as the ``run.json`` of finished runs, named by their numbers."""
+    for number, cell in enumerate(cells):
+        attacked = cell["attack"] is not None
+        record = Record(
+            verb="attack" if attacked else "embed", method=cell["attack"] or cell["method"], seed=cell["seed"],
+            settings={}, metrics={}, seconds=cell["seconds"], images=round(640 * cell["seconds"]),
+        )  # fmt: skip
+        apart = {"measured", "curve", "history", "seconds", "images_per_second"}
+        document = {
+            "format": 2, "record": record.to_json(), "data": "cifar10", "parent": None, "verdict": cell["measured"],
+            "architecture": {"name": "resnet-mini", "classes": 10, "shape": [3, 32, 32]}, "curve": cell["curve"],
+            "transforms": None, "history": [], "cell": {name: cell[name] for name in cell.keys() - apart},
+        }  # fmt: skip
+        folder = store / "cells" / str(number)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "run.json").write_text(json.dumps(document))

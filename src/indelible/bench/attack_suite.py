@@ -132,7 +132,7 @@ def attack_all(
                 # What one attack cannot handle must not cost the others; it is told at the end.
                 rows.append(AttackRow(attack=name, refused=" ".join(str(error).split())))
                 continue
-        if judged and done.verdict() is None:  # interrupted between the attack and the look at it
+        if judged and done.verdict is None:  # an earlier command was not to verify it
             judge(done)
         after = float(done.record.metrics[HELD_OUT]["after"])
         within = after >= before - ba_drop - _ROUNDING

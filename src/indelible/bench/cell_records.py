@@ -1,8 +1,4 @@
-"""Do one cell and write its record; collect the records of a preset. docs/benchmark.md explains a record's fields.
-
-A record is what tables and figures are made of, so it is complete without the run folder. Two runs of a cell differ in
-times, speeds, hardware and versions only.
-"""
+"""Do one cell in its run folder; collect the finished cells of a preset in one file of results."""
 
 import hashlib
 import traceback
@@ -15,7 +11,7 @@ from typing import Any, Literal
 from indelible.base.errors import IndelibleError
 from indelible.base.files import read_json
 from indelible.bench.cells import BenchCell
-from indelible.bench.make_run_folder import attack_into, embed_into, judge
+from indelible.bench.make_run_folder import attack_into, embed_into
 from indelible.bench.measurement import results_of
 from indelible.bench.preset import BenchPreset
 from indelible.bench.store import Json, Store
@@ -26,15 +22,13 @@ from indelible.train.run_folder import Run
 from indelible.train.settings import TrainSettings
 
 _FORMAT = 1
-_VERDICT = ("ba", "wsr", "p_value", "owned", "hits", "trials", "decoy_rate", "null_rate", "test")
-_CODEBOOK = ("table", "drawn", "counts", "binding")
 
 
 @dataclass(frozen=True)
 class Outcome:
     """Result of one attempt at a cell."""
 
-    state: Literal["done", "busy", "failed"]  # its record is in the store; somebody else is doing it; it failed
+    state: Literal["done", "busy", "failed"]  # it is in the store; somebody else is doing it; it failed
     error: str = ""  # why it failed
 
 
@@ -60,25 +54,20 @@ def do_cell(place: Store | str, cell: BenchCell, *, device: str = "auto") -> Out
 
 def _do(store: Store, cell: BenchCell, device: str) -> None:
     with store.working(cell.digest) as folder:
-        if not Run.finished(folder):
-            victim = None if cell.needs is None else Run.load(store.reading(cell.needs))
-            _make(folder, cell, victim, device)
-        run = Run.load(folder)
-        if run.verdict() is None:  # also when it was interrupted between the run and the look at it
-            judge(run)
-    store.keep_record(_record(cell, run))
-
-
-def _make(folder: Path, cell: BenchCell, victim: Run | None, device: str) -> None:
-    settings, how = cell.settings, {"method": cell.built(), "seed": cell.seed, "device": device}
-    if victim is not None:
-        attack_into(folder, victim, curve_images=settings["curve_images"], **how)
-        return
-    train = TrainSettings.from_json(settings["train"])
-    embed_into(
-        folder, data=settings["data"], network=settings["architecture"], key=partial(_key, settings["key"], cell.seed),
-        attacker=settings["attacker"], train=train, normalize=train.normalize, **how,
-    )  # fmt: skip
+        if Run.finished(folder):  # and killed before its folder was copied to the store's URL
+            return
+        settings = cell.settings
+        how = {"method": cell.built(), "seed": cell.seed, "device": device, "cell": cell.to_json()}
+        if cell.needs is not None:
+            victim = Run.load(store.reading(cell.needs))
+            attack_into(folder, victim, curve_images=settings["curve_images"], **how)
+            return
+        train = TrainSettings.from_json(settings["train"])
+        embed_into(
+            folder, data=settings["data"], network=settings["architecture"],
+            key=partial(_key, settings["key"], cell.seed), attacker=settings["attacker"], train=train,
+            normalize=train.normalize, **how,
+        )  # fmt: skip
 
 
 def _key(settings: Mapping[str, Any], seed: int, classes: int, shape: Shape) -> Key:
@@ -86,28 +75,6 @@ def _key(settings: Mapping[str, Any], seed: int, classes: int, shape: Shape) -> 
     secret = hashlib.sha256(f"indelible bench, seed {seed}".encode()).digest()
     source = None if settings["source"] is None else load(settings["source"])[0]
     return Key.create(classes=classes, shape=shape, secret=secret, **{**settings, "source": source})
-
-
-def _record(cell: BenchCell, run: Run) -> dict[str, Any]:
-    verdict, record = run.verdict() or {}, run.record
-    rows = [
-        {name: row[name] for name in ("phase", "epoch", "ba", "wsr", "wsr_embedded") if name in row}
-        for row in run.history()
-        if "wsr" in row
-    ]
-    measured = {name: value for name, value in record.metrics.items() if name not in {"ba", "wsr", "curve"}}
-    measured |= {name: verdict.get(name) for name in _VERDICT}
-    if verdict.get("table"):
-        measured |= {name: verdict[name] for name in _CODEBOOK if name in verdict}
-    return {
-        "format": _FORMAT,
-        **cell.to_json(),
-        **{name: getattr(record, name) for name in ("inputs", "seconds", "images", "hardware", "versions")},
-        "measured": measured,
-        "curve": run.curve(),
-        "history": rows,
-        "images_per_second": record.images / record.seconds if record.seconds > 0 else None,
-    }
 
 
 def read_earlier(path: str | Path) -> list[Json]:

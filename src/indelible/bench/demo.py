@@ -25,7 +25,7 @@ from indelible.embedding import EMBEDDINGS
 from indelible.keys.key import Key
 from indelible.train import TrainSettings
 from indelible.train.job import train_unmarked
-from indelible.train.run_folder import Architecture, Run
+from indelible.train.run_folder import Architecture, Run, history_of
 
 _UNMARKED = "none"
 DEMO = read_preset("demo", (resources.files("indelible.bench") / "assets/demo.toml").read_text(encoding="utf-8"))
@@ -63,7 +63,7 @@ def run_demo(
 
 
 def _done(place: Path) -> int:
-    return sum(len(path.read_bytes().splitlines()) for path in place.glob("seed-*/*/history.jsonl"))
+    return sum(len(history_of(folder)) for folder in place.glob("seed-*/*"))
 
 
 def _job(folder: Path, seed: int, row: Variant, preset: BenchPreset) -> str:
@@ -107,12 +107,15 @@ def _train(out: Path, seed: int, row: Variant, preset: BenchPreset) -> None:
     other = seed + 1000
     model, images = architecture.build(other), train.subset(split.owner)
     done = train_unmarked(model, images, how, seed=other, test=test, folder=out, device="cpu")
-    Run.save(out, model=done.model, record=done.record, architecture=architecture, data=preset.data, split=split)
+    Run.save(
+        out, model=done.model, record=done.record, architecture=architecture, data=preset.data, split=split,
+        history=done.history,
+    )  # fmt: skip
 
 
 def _verdict(out: Path, seed: int, preset: BenchPreset) -> Mapping[str, Any]:
     run = Run.load(out)
-    if run.verdict() is None:
+    if run.verdict is None:
         # The owner's key, also for the model that carries no mark and has none of its own.
-        judge(run, _key(seed, run.architecture.classes, run.architecture.shape, preset))
-    return run.verdict() or {}
+        run = judge(run, _key(seed, run.architecture.classes, run.architecture.shape, preset))
+    return run.verdict or {}

@@ -4,7 +4,7 @@ The commands ``embed`` and ``attack`` and every cell of a benchmark go through h
 continued; the file ``run.json`` is written last.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from torch import nn
 
 from indelible.attacks import attack, deployed, evaluate_curve, evaluate_transforms
 from indelible.attacks.removal_attack import RemovalAttack
-from indelible.base.files import write_json
 from indelible.data.catalog import load
 from indelible.data.images import Data, Shape
 from indelible.data.splits import Split
@@ -26,7 +25,6 @@ from indelible.train.processes import from_first
 from indelible.train.run_folder import Architecture, Run, load_weights
 from indelible.verification import verify
 
-TRANSFORMS = "transforms.json"
 HELD_OUT = "held_out"
 """Name of the figures, in an attack's record, on images of the attacker that the attack was not given."""
 
@@ -41,13 +39,15 @@ def embed_into(
     attacker: float = 0.2,
     weights: Path | None = None,
     seed: int = 0,
+    cell: Mapping[str, Any] | None = None,
     **how: Any,
 ) -> Run:
     """Embed, and keep the result in ``folder``; in a group of processes, the first one writes it.
 
     ``key`` makes the owner's key for so many classes and images of this shape; called again after a crash, it must give
     the same one; ``method`` is a value, or makes one for that key. ``attacker`` is the share of training images that
-    is kept for attacks, ``weights`` a file that the network starts from; ``how``: as of :func:`indelible.embed`.
+    is kept for attacks, ``weights`` a file that the network starts from, ``cell`` what a benchmark says of it; ``how``:
+    as of :func:`indelible.embed`.
     """
     train, test = load(data)
     split = Split.draw(len(train), attacker=attacker, seed=seed)
@@ -62,12 +62,10 @@ def embed_into(
     embedded = embed(model, train.subset(split.owner), own, value, seed=seed, test=test, folder=folder, **how)
 
     def keep() -> Run:
-        run = Run.save(
+        return Run.save(
             folder, model=embedded.model, record=embedded.record, architecture=architecture, data=data, split=split,
-            key=embedded.key,
+            key=embedded.key, verdict=embedded.verdict.to_json(), history=embedded.history, cell=cell,
         )  # fmt: skip
-        run.keep_verdict(embedded.verdict.to_json())
-        return run
 
     return from_first(keep)
 
@@ -82,6 +80,7 @@ def attack_into(
     images: Data | None = None,
     held_out: Data | None = None,
     judged: bool = True,
+    cell: Mapping[str, Any] | None = None,
     **how: Any,
 ) -> Run:
     """Attack a run's model, look at the result with the key, and keep both in ``folder``; as :func:`embed_into`.
@@ -107,34 +106,38 @@ def attack_into(
             )
             figures = {"images": len(held_out), "before": before, "after": after}
             record = replace(record, metrics={**record.metrics, HELD_OUT: figures})
+        curve, transforms = None, None
         if key is not None:
             # The attack is over; only now somebody with the key looks at what it did.
             rates = _rates(key, owner, few, normalize)
             if attacked.curve is not None:
                 rows = evaluate_curve(attacked.curve, rates)
-                Run.keep_curve(folder, attacked.curve.name, rows, images=len(few))
+                chosen = next((row["value"] for row in rows if row["chosen"]), None)
+                curve = {"name": attacked.curve.name, "chosen": chosen, "images": len(few), "rows": rows}
             if "preprocessing" in record.metrics:
-                write_json(folder / TRANSFORMS, evaluate_transforms(attacked.model, rates, normalize=normalize))
+                transforms = evaluate_transforms(attacked.model, rates, normalize=normalize)
         name = attacked.architecture or victim.architecture.name
-        done = Run.save(
+        return Run.save(
             folder, model=attacked.model, record=record, architecture=replace(victim.architecture, name=name),
-            data=victim.data, split=victim.split(), parent=victim.folder,
+            data=victim.data, split=victim.split(), parent=victim.folder, verdict=_verdict if judged else None,
+            curve=curve, transforms=transforms, history=attacked.history, cell=cell,
         )  # fmt: skip
-        if judged:
-            judge(done)
-        return done
 
     return from_first(keep)
 
 
-def judge(run: Run, key: Key | None = None) -> None:
+def judge(run: Run, key: Key | None = None) -> Run:
     """Verify a run's model, as whoever holds it runs it, and keep the verdict; by default with its owner's key."""
+    return run.keep_verdict(_verdict(run, key))
+
+
+def _verdict(run: Run, key: Key | None = None) -> Mapping[str, Any]:
     normalize = run.normalize()
     suspect = deployed(run.model(), run.record, normalize=normalize)
     key = key or run.key()
     owner, _, test = run.images()
     embedded = key.questions(owner, None) if key.labels == "keyed" else None
-    run.keep_verdict(verify(suspect, key, test, embedded=embedded, normalize=normalize).to_json())
+    return verify(suspect, key, test, embedded=embedded, normalize=normalize).to_json()
 
 
 def _rates(key: Key, owner: Data, test: Data, normalize: Any) -> Callable[[nn.Module], dict[str, float]]:

@@ -4,11 +4,12 @@ Tables, curves, figures and pages all work with this shape, wherever the numbers
 
 | source | reader |
 |---|---|
-| a run folder | :func:`of_run` |
-| a cell of the benchmark (``results/*.json``, or a record of a store) | :func:`results_of`, :func:`read_results` |
+| run folders, those of a benchmark's store too | :func:`of_run`, :func:`read_results` |
+| files of results (``results/*.json``) | :func:`read_results`, :func:`results_of` |
 | the paper's printed numbers | :mod:`indelible.bench.reported` |
 
-Rates are fractions. A method is told apart by what it does:
+A file of results holds runs as :func:`exported` writes them, and a run folder is read through the same form. Rates are
+fractions. A method is told apart by what it does:
 
 | variant | perturbation | clean-sample BatchNorm (c-BN) | in the paper |
 |---|---|---|---|
@@ -25,7 +26,6 @@ from typing import Any
 
 from indelible.base.errors import DamagedFileError, IndelibleError, InputError
 from indelible.base.files import read_json
-from indelible.bench.store import RECORDS, Store
 from indelible.train.run_folder import Run
 
 COMPONENTS: Mapping[str, tuple[bool, bool]] = {
@@ -39,6 +39,11 @@ PAPER_ATTACKS = ("ft", "fp", "anp", "nad", "mcr", "nnl")
 """The six attacks of the paper's tables: AvgDrop is the mean over these."""
 _LABELS = {"dataset": "dataset", "architecture": "architecture", "kind": "mark", "method": "method"}
 _KEY_FACTORS = ("target", "size", "transparency")
+_VERDICT = ("ba", "wsr", "p_value", "owned", "hits", "trials", "decoy_rate", "null_rate", "test")
+_CODEBOOK = ("table", "drawn", "counts", "binding")
+_FORMAT = 1
+CELLS = "cells"
+"""Folder of a store in which the run folders of its cells are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,25 +146,54 @@ def run_folders(paths: Sequence[str | Path]) -> list[Path]:
 
 
 def of_run(run: Run, column: str | None = None) -> Measurement:
-    """Read what is known of a run's model; a verdict has the last word over what was measured in training.
+    """Read what is known of a run's model; ``column`` is what to call the attack, its name by default."""
+    origin = _origin(run)
+    one = _of_cell(exported(run), str(run.folder))
+    made = one.settings if origin is run else exported(origin)["settings"]
+    return replace(one, column=column or one.column, made=made, verdict=run.verdict, run=run)
 
-    ``column`` is what to call the attack; its name by default.
+
+def exported(run: Run) -> dict[str, Any]:
+    """Return a run as files of results hold it, complete without its folder; docs/benchmark.md explains the fields.
+
+    Labels are those of the benchmark that made it, or the run's own. A verdict has the last word over what was measured
+    in training. Two runs of a cell differ in times, speeds, hardware and versions only.
     """
-    attacked = run.record.verb == "attack"
-    origin = Run.load(run.parent) if attacked and run.parent is not None and Run.finished(run.parent) else run
-    verdict, record = run.verdict(), run.record
-    key = _public_key(run)
-    said = {name: value for name, value in (verdict or {}).items() if value is not None}
-    return Measurement(
-        dataset=run.data, architecture=run.architecture.name, method=origin.record.method,
-        mark=str(key.get("kind") or origin.record.inputs.get("kind") or ""), seed=origin.record.seed,
-        attack=record.method if attacked else None, column=column,
-        **_numbers({**record.metrics, "p_value": None, **said}, str(run.folder)),
-        owned=None if verdict is None else bool(verdict.get("owned")), verdict=verdict, settings=record.settings,
-        made={"method": origin.record.method, "method_settings": origin.record.settings.get("method", {}), "key": key},
-        curve=run.curve(), seconds=record.seconds, run=run,
-        images_per_second=record.images / record.seconds if record.seconds else None,
-    )  # fmt: skip
+    verdict, record = run.verdict or {}, run.record
+    measured = {name: value for name, value in record.metrics.items() if name not in {"ba", "wsr", "curve"}}
+    measured |= {name: verdict.get(name) for name in _VERDICT}
+    measured |= {name: record.metrics.get(name) for name in ("ba", "wsr") if measured[name] is None}
+    if verdict.get("wsr_embedded") is not None:
+        measured["wsr_embedded"] = verdict["wsr_embedded"]
+    if verdict.get("table"):
+        measured |= {name: verdict[name] for name in _CODEBOOK if name in verdict}
+    wanted = ("phase", "epoch", "ba", "wsr", "wsr_embedded")
+    return {
+        "format": _FORMAT,
+        **(run.cell or _described(run)),
+        **{name: getattr(record, name) for name in ("inputs", "seconds", "images", "hardware", "versions")},
+        "measured": measured,
+        "curve": run.curve,
+        "history": [{name: row[name] for name in wanted if name in row} for row in run.history if "wsr" in row],
+        "images_per_second": record.images / record.seconds if record.seconds > 0 else None,
+    }
+
+
+def _described(run: Run) -> dict[str, Any]:
+    """Return labels and settings of a run that no benchmark made."""
+    record, first, key = run.record, _origin(run).record, _public_key(run)
+    attacked, own = record.verb == "attack", record.settings.get("method", {})
+    settings = {"attack": record.method, "attack_settings": own} if attacked else {"method_settings": own, "key": key}
+    return {
+        "dataset": run.data, "architecture": run.architecture.name, "method": first.method, "seed": first.seed,
+        "kind": str(key.get("kind") or first.inputs.get("kind") or ""), "attack": record.method if attacked else None,
+        "settings": {**record.settings, "method": first.method, **settings},
+    }  # fmt: skip
+
+
+def _origin(run: Run) -> Run:
+    """Return the run whose model was attacked, if it is at hand, or the run itself."""
+    return Run.load(run.parent) if run.parent is not None and Run.finished(run.parent) else run
 
 
 def _public_key(run: Run) -> Mapping[str, Any]:
@@ -179,23 +213,24 @@ def read_measurements(paths: Sequence[str | Path]) -> list[Measurement]:
 
 
 def is_store(path: str | Path) -> bool:
-    """Tell whether a folder is a store of the benchmark: records of cells, one file each."""
-    return (Path(path) / RECORDS).is_dir()
+    """Tell whether a folder is a store of the benchmark: run folders of cells."""
+    return (Path(path) / CELLS).is_dir()
 
 
 def read_results(path: str | Path) -> list[Results]:
     """Read results: a JSON file of one preset, or a store with whatever is finished in it.
 
-    In a store each cell counts for the preset that made it, which its record names. A preset whose cells another one
+    In a store each cell counts for the preset that made it, which its run names. A preset whose cells another one
     made is exported in full by ``indelible bench results``.
     """
     if not is_store(path):
         return [results_of(read_json(path), str(path))]
     presets: dict[str, dict[str, Any]] = {}
-    for record in Store(path).records():
-        name = str(record.get("preset") or "cells")
-        about = {"preset": name, "title": record.get("title"), "attacks": record.get("attacks")}
-        presets.setdefault(name, {**about, "cells": []})["cells"].append(record)
+    for folder in filter(Run.finished, sorted((Path(path) / CELLS).iterdir())):
+        cell = exported(Run.load(folder))
+        name = str(cell.get("preset") or "cells")
+        about = {"preset": name, "title": cell.get("title"), "attacks": cell.get("attacks")}
+        presets.setdefault(name, {**about, "cells": []})["cells"].append(cell)
     if not presets:
         raise InputError(f"the store {path} has no finished cell yet. See the progress: indelible bench status PRESET")
     return [results_of(found, f"{path}") for _, found in sorted(presets.items())]

@@ -1,4 +1,4 @@
-"""The store of a benchmark: one record and one run folder for each cell, named by the cell's digest.
+"""The store of a benchmark: a run folder for each cell, named by the cell's digest.
 
 A store is a folder of a local or shared file system, or a URL that fsspec reaches: object storage, or the disks of
 another machine. docs/benchmark.md shows what is in it. fsspec comes with torch; a protocol may need its own package
@@ -20,11 +20,11 @@ from fsspec.core import url_to_fs
 from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import write_json
 from indelible.bench.locks import is_locked, try_lock
-from indelible.train.history import read_history
+from indelible.bench.measurement import CELLS, exported
+from indelible.train.run_folder import RUN_FILE, Run, history_of
 
 Json = Mapping[str, Any]
-RECORDS = "records"
-_RUNS, _LOCKS, _FAILURES = "runs", "locks", "failures"
+_LOCKS, _FAILURES = "locks", "failures"
 
 
 class Store:
@@ -57,25 +57,20 @@ class Store:
     def finished(self) -> set[str]:
         """Return the digests of all cells that were finished in this store."""
         self.files.invalidate_cache()
-        with suppress(FileNotFoundError):
-            found = map(Path, self.files.ls(f"{self.url}/{RECORDS}", detail=False))
-            return {path.stem for path in found if path.suffix == ".json"}
-        return set()
+        found = map(Path, self.files.find(f"{self.url}/{CELLS}"))
+        return {path.parent.name for path in found if path.name == RUN_FILE}
 
     def record(self, digest: str) -> Json | None:
-        """Return the record of a cell that was finished in this store or earlier; None when it is not finished."""
-        return self.earlier.get(digest) or self._read(f"{RECORDS}/{digest}.json")
+        """Return a cell that was finished in this store or earlier as it is exported; None when it is not finished."""
+        if digest in self.earlier:
+            return self.earlier[digest]
+        found = self._read(f"{CELLS}/{digest}/{RUN_FILE}")
+        return None if found is None else exported(Run.of(found, self._folder(digest)))
 
     def records(self) -> list[Json]:
         """Return all records, in the order of their digests."""
         found = map(self.record, sorted(self.finished() | self.earlier.keys()))
         return [record for record in found if record is not None]
-
-    def keep_record(self, record: Json) -> None:
-        """Write the record of a cell: from now on it is finished."""
-        self._write(f"{RECORDS}/{record['digest']}.json", record)
-        with suppress(OSError):
-            self.files.rm_file(f"{self.url}/{_FAILURES}/{record['digest']}.json")
 
     def failure(self, digest: str) -> Json | None:
         """Return why the last attempt failed; None when none did."""
@@ -96,7 +91,7 @@ class Store:
     @contextmanager
     def working(self, digest: str) -> Iterator[Path]:
         """Yield a cell's run folder to work in, with what is known of the cell."""
-        folder, there = self._folder(digest), f"{self.url}/{_RUNS}/{digest}"
+        folder = self._folder(digest)
         if self.remote and not folder.exists():
             self._fetch(digest)
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,27 +99,27 @@ class Store:
             yield folder
         finally:
             if self.remote:
-                with suppress(FileNotFoundError):
-                    self.files.rm(there, recursive=True)
-                self.files.put(f"{folder}/", f"{there}/", recursive=True)
+                self._put(digest)
+        with suppress(OSError):
+            self.files.rm_file(f"{self.url}/{_FAILURES}/{digest}.json")
 
     def reading(self, digest: str) -> Path:
         """Return the run folder of a finished cell, or a local copy of it."""
-        if self.remote and not (self._folder(digest) / "run.json").exists():
+        if self.remote and not Run.finished(self._folder(digest)):
             self._fetch(digest)
         return self._folder(digest)
 
     def last_row(self, digest: str) -> Json | None:
         """Return the last row of a run's history, as far as this machine knows it; None when there is none."""
-        rows = read_history(self._folder(digest))
+        rows = history_of(self._folder(digest))
         return rows[-1] if rows else None
 
     def _folder(self, digest: str) -> Path:
-        return self.root / _RUNS / digest
+        return self.root / CELLS / digest
 
     def _fetch(self, digest: str) -> None:
         """Bring a run folder here; it appears whole, so that another worker of this machine never sees half of it."""
-        folder, there = self._folder(digest), f"{self.url}/{_RUNS}/{digest}"
+        folder, there = self._folder(digest), f"{self.url}/{CELLS}/{digest}"
         self.files.invalidate_cache()
         folder.parent.mkdir(parents=True, exist_ok=True)
         arriving = Path(tempfile.mkdtemp(prefix=f".{digest[:16]}", dir=folder.parent))
@@ -134,6 +129,20 @@ class Store:
         with suppress(OSError):  # another worker was quicker
             arriving.replace(folder)
         shutil.rmtree(arriving, ignore_errors=True)
+
+    def _put(self, digest: str) -> None:
+        """Copy a run folder to the URL; ``run.json``, which says that the cell is finished, comes last there too."""
+        with suppress(FileNotFoundError):
+            self.files.rm(f"{self.url}/{CELLS}/{digest}", recursive=True)
+        inside = [path for path in self._folder(digest).rglob("*") if path.is_file()]
+        for path in sorted(inside, key=lambda path: path.name == RUN_FILE):
+            self._copy(path)
+
+    def _copy(self, path: Path) -> None:
+        """Copy a local file of the store to the URL."""
+        target = f"{self.url}/{path.relative_to(self.root).as_posix()}"
+        self.files.makedirs(target.rpartition("/")[0], exist_ok=True)
+        self.files.put_file(str(path), target)
 
     def _read(self, name: str) -> Json | None:
         self.files.invalidate_cache()
@@ -148,5 +157,4 @@ class Store:
     def _write(self, name: str, value: Json) -> None:
         write_json(self.root / name, value)
         if self.remote:
-            self.files.makedirs(f"{self.url}/{name}".rpartition("/")[0], exist_ok=True)
-            self.files.put_file(str(self.root / name), f"{self.url}/{name}")
+            self._copy(self.root / name)

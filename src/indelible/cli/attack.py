@@ -35,10 +35,9 @@ def _single(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
     That is done in each process of the group; the first one locks the folder, writes and prints.
     """
     from indelible.attacks import ATTACKS
-    from indelible.base.files import read_json
     from indelible.bench.attack_suite import attack_folder, check_kept
     from indelible.bench.locks import working_on
-    from indelible.bench.make_run_folder import TRANSFORMS, attack_into, judge
+    from indelible.bench.make_run_folder import attack_into, judge
     from indelible.cli.terminal import describe_run
     from indelible.report.format import percent, verdict_note
     from indelible.train.devices import pinned_threads
@@ -53,10 +52,10 @@ def _single(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
         from_first(lambda: held.enter_context(working_on(out)))
         if from_first(lambda: indelible.Run.finished(out)):
             done = indelible.Run.load(out)
-            if done.verdict() is not None or arguments.no_verdict:
+            if done.verdict is not None or arguments.no_verdict:
                 raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
             check_kept(done, victim, attack, (images or victim.images()[1]).digest())
-            from_first(lambda: judge(done))  # an earlier command stopped between the attack and its verdict
+            done = from_first(lambda: judge(done))  # an earlier command had --no-verdict
         else:
             done = attack_into(
                 out, victim, attack, scale=arguments.scale, seed=arguments.seed, device=arguments.device,
@@ -64,10 +63,10 @@ def _single(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
             )  # fmt: skip
         if not group.first:
             return
-    document: dict[str, Any] = {"record": done.record.to_json(), "verdict": done.verdict()}
+    document: dict[str, Any] = {"record": done.record.to_json(), "verdict": done.verdict}
     lines = []
-    if (done.folder / TRANSFORMS).exists():  # of a pre-processing attack: the rates under every transform
-        document["transforms"] = read_json(done.folder / TRANSFORMS)
+    if done.transforms is not None:  # of a pre-processing attack: the rates under every transform
+        document["transforms"] = done.transforms
         lines = [
             f"under {row['transform']} {row['strength']:g}: BA {percent(row['ba'])} %, WSR {percent(row['wsr'])} % "
             f"({verdict_note(row.get('owned'), row.get('p_value'))})"

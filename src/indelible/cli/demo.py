@@ -24,6 +24,6 @@ def run(arguments: argparse.Namespace) -> int:
     document = {
         "report": str(page),
         "seconds": seconds,
-        "runs": [{"folder": str(run.folder), "record": run.record.to_json(), "verdict": run.verdict()} for run in runs],
+        "runs": [{"folder": str(run.folder), "record": run.record.to_json(), "verdict": run.verdict} for run in runs],
     }
     return emit(arguments, document, f"report: {page}  ({seconds:.0f} s)", terminal_table(folders))

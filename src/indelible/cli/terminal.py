@@ -27,7 +27,7 @@ _SIGNS: Mapping[State, str] = {"running": "…", "failed": "failed", "elsewhere"
 
 def describe_run(run: Run) -> str:
     """Describe a finished run: what it gave, what it cost, where it is."""
-    record, metrics, verdict = run.record, run.record.metrics, run.verdict()
+    record, metrics, verdict = run.record, run.record.metrics, run.verdict
     titles = {"ba_before": "BA before", "ba": "BA", "wsr": "WSR", "wsr_embedded": "WSR on embedded samples"}
     rates = [f"{title} {percent(metrics[name])} %" for name, title in titles.items() if metrics.get(name) is not None]
     if metrics.get("wsr") is not None:

@@ -145,7 +145,7 @@ def _in_family(verdict: indelible.Verdict, others: Sequence[Path]) -> indelible.
         return verdict
     family = [verdict]
     for folder in others:
-        found = indelible.Run.load(folder).verdict()
+        found = indelible.Run.load(folder).verdict
         if found is None:
             raise InputError(f"--family {folder} has no verdict yet. Run `indelible verify {folder}` first.")
         family.append(indelible.Verdict.from_json(found))
@@ -195,7 +195,7 @@ def _verify_runs(arguments: argparse.Namespace) -> int:
         with pinned_threads(arguments.threads):
             _verify_one(argparse.Namespace(**{**vars(arguments), "run_folder": folder}))
         runs.append(indelible.Run.load(folder))
-    verdicts = [one.verdict() or {} for one in runs]
+    verdicts = [one.verdict or {} for one in runs]
     found = strongest([of_run(run) for run in runs], arguments.ba_drop).stage
     worst = None if found is None else found.run
     said = "" if worst is None else f"strongest attack within {100 * arguments.ba_drop:g} points: {worst.folder}"

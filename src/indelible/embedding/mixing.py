@@ -223,10 +223,10 @@ class StampedObjective(Objective):
         if foreign and self._foreign is not None:
             images = images.clone()
             images[-foreign:] = self._foreign.stamped(images[-foreign:], step.number, step.share)
-            classes = self._foreign.classes(foreign, step.number, step.share)
-            if classes is not None:
+            drawn = self._foreign.classes(foreign, step.number, step.share)
+            if drawn is not None:
                 labels = labels.clone()
-                labels[-foreign:] = classes.to(labels.device)
+                labels[-foreign:] = drawn.to(labels.device)
         return replace(step, images=images, labels=labels)
 
     def passes(self, rows: int) -> int:

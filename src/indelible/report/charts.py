@@ -197,7 +197,7 @@ def _points(stage: Measurement, before: Measurement | None, name: str) -> tuple[
     if start is not None:
         measured[0.0] = scale * start
     passed = last = 0.0
-    for row in run_of(stage).history():
+    for row in run_of(stage).history:
         epoch = float(row.get("epoch", last + 1))
         passed += last if epoch <= last else 0.0
         last = epoch

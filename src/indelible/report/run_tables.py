@@ -197,7 +197,7 @@ def attacks_table(found: AttackSuite) -> "RichTable":
     """Return what every attack cost, and what its verdict says where there is one, for a terminal of 80 columns."""
     from rich.markup import escape
 
-    verdicts = {row.attack: Run.load(row.folder).verdict() for row in found.rows if row.folder is not None}
+    verdicts = {row.attack: Run.load(row.folder).verdict for row in found.rows if row.folder is not None}
     judged = any(verdict is not None for verdict in verdicts.values())
     drawn = _rich(
         f"Held-out BA: on {found.held_out} images of the attacker that no attack was given; {percent(found.before)} "

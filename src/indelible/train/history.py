@@ -1,4 +1,7 @@
-"""History of a run: one row per epoch, as JSON lines in the run folder, and in TensorBoard if it is installed."""
+"""History of a run under way: one row per epoch, as JSON lines in its folder, and in TensorBoard if it is installed.
+
+A finished run has its rows in ``run.json``.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,6 +13,7 @@ from indelible.base.files import write_text
 from indelible.base.records import plain
 
 Row = Mapping[str, Any]
+HISTORY = "history.jsonl"
 TIME_FIELDS = ("seconds", "images_per_second")
 """What differs between two runs of the same settings; all else is the same to the bit."""
 
@@ -19,7 +23,7 @@ def write_history(folder: Path, rows: Sequence[Row]) -> None:
 
     The file is rewritten whole: it is small, and a resumed run must not keep rows beyond its checkpoint.
     """
-    write_text(folder / "history.jsonl", "".join(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows))
+    write_text(folder / HISTORY, "".join(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows))
 
 
 def show_in_tensorboard(folder: Path, row: Row) -> None:
@@ -34,18 +38,25 @@ def show_in_tensorboard(folder: Path, row: Row) -> None:
                 board.add_scalar(name, value, row["step"])
 
 
+def is_row(value: Any) -> bool:
+    """Tell whether a JSON value can be a row of a history."""
+    return isinstance(value, Mapping) and type(value.get("epoch", 0)) in {int, float}
+
+
 def read_history(folder: Path) -> list[Row]:
-    """Read the history of a run; empty when there is none. A line that is not a row is a DamagedFileError."""
-    path = folder / "history.jsonl"
-    if not path.exists():
+    """Read the history of a run under way; empty when there is none. A line that is no row is a DamagedFileError."""
+    path = folder / HISTORY
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:  # not begun, or finished a moment ago
         return []
     rows: list[Row] = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         try:
             row, why = json.loads(line), "is not a row of a history"
         except ValueError as error:
             row, why = None, f"is not JSON ({error!s:.60})"
-        if not isinstance(row, Mapping) or type(row.get("epoch", 0)) not in {int, float}:
+        if not is_row(row):
             raise DamagedFileError(
                 f"{path}: line {number} {why}. Restore it from a copy, or delete the file: the run's curves are lost, "
                 "not its result."

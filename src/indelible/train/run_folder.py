@@ -1,12 +1,12 @@
 """A run on disk: one folder that holds a model and everything needed to continue from it, or to check it.
 
-docs/architecture.md lists its files. ``run.json`` is written last, so a folder without it is a run under way. An
-attacked model's folder holds no secret.
+docs/architecture.md lists its files. ``run.json`` is the whole record: settings, metrics, verdict, curve and history.
+It is written last, so a folder without it is a run under way. An attacked model's folder holds no secret.
 """
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,12 +23,23 @@ from indelible.data.splits import Split
 from indelible.keys.key import Key
 from indelible.models import build_model
 from indelible.nn.layers import check_finite
-from indelible.train.history import read_history
+from indelible.train.history import HISTORY, is_row, read_history
 from indelible.train.loop import leftovers
 
-_FORMAT = 1
-_RUN, _MODEL, _KEY, _SPLIT = "run.json", "model.safetensors", "key", "split.safetensors"
-_VERDICT, _CURVE = "verdict.json", "curve.json"
+_FORMAT = 2
+RUN_FILE, _MODEL, _KEY, _SPLIT = "run.json", "model.safetensors", "key", "split.safetensors"
+Json = Mapping[str, Any]
+_WHOLE: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "verdict": ("a verdict", lambda value: isinstance(value, dict)),
+    "curve": (
+        "the curve of an attack",
+        lambda value: isinstance(value, dict) and "name" in value and isinstance(value.get("rows"), list),
+    ),
+    "transforms": ("a list of rates", lambda value: isinstance(value, list)),
+    "history": ("a list of rows", lambda value: isinstance(value, list) and all(map(is_row, value))),
+    "cell": ("a cell", lambda value: isinstance(value, dict)),
+}
+"""Parts of ``run.json`` that a run may have: in words, and what they must be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,36 +57,48 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run."""
+    """A finished run: what its ``run.json`` says."""
 
     folder: Path
     record: Record  # what was run, and its results
     architecture: Architecture
     data: str  # name or path of its data set
     parent: Path | None = None  # the run whose model was attacked, if this is an attack
+    _: KW_ONLY
+    verdict: Json | None = field(default=None, repr=False)  # the last verification, as JSON values
+    # BA and WSR at every strength that an attack could have chosen: `name` of what varies, `chosen`, `images`, `rows`
+    curve: Json | None = field(default=None, repr=False)
+    # BA and WSR under every transform, of a pre-processing attack
+    transforms: Sequence[Json] | None = field(default=None, repr=False)
+    history: Sequence[Json] = field(default=(), repr=False)  # one row per epoch
+    cell: Json | None = field(default=None, repr=False)  # what a benchmark says of it, if it is one of its cells
 
     @staticmethod
     def finished(folder: str | Path) -> bool:
         """Tell whether ``folder`` holds a finished run."""
-        return (Path(folder) / _RUN).is_file()
+        return (Path(folder) / RUN_FILE).is_file()
 
     @classmethod
     def save(
         cls, folder: str | Path, *, model: nn.Module, record: Record, architecture: Architecture, data: str,
         split: Split, key: Key | None = None, parent: str | Path | None = None,
+        verdict: Json | Callable[["Run"], Json] | None = None, **more: Any,
     ) -> Self:  # fmt: skip
-        """Write a finished run and remove what it kept while running."""
+        """Write a finished run and remove what it kept while running.
+
+        ``verdict`` may be a function that verifies the run, called when all but ``run.json`` is written; ``more`` are
+        further fields of a run.
+        """
         place = Path(folder)
         write_tensors(place / _MODEL, model.state_dict())
         split.save(place / _SPLIT)
         if key is not None:
             key.save(place / _KEY)
-        above = None if parent is None else Path(os.path.relpath(parent, place)).as_posix()
-        document = {"format": _FORMAT, "record": record, "architecture": architecture, "data": data, "parent": above}
-        write_json(place / _RUN, plain(document))
-        for path in leftovers(place):
-            path.unlink()
-        return cls(place, record, architecture, data, None if parent is None else Path(parent))
+        run = cls(place, record, architecture, data, None if parent is None else Path(parent), **more)
+        run.keep_verdict(verdict(run) if callable(verdict) else verdict)
+        for path in [*leftovers(place), place / HISTORY]:
+            path.unlink(missing_ok=True)
+        return cls.load(place)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -93,10 +116,18 @@ class Run:
             if not leftovers(place):
                 hint = "Name the folder that `indelible embed` or `indelible attack` was given with --out."
             raise InputError(f"{place} holds no finished run. {hint}")
-        found = read_json(place / _RUN)
+        return cls.of(read_json(place / RUN_FILE), place)
+
+    @classmethod
+    def of(cls, found: Any, place: Path) -> Self:
+        """Return the run that ``run.json`` of the folder ``place`` describes with these JSON values."""
         try:
             if found["format"] != _FORMAT:
-                raise DamagedFileError(f"{place / _RUN} has format {found['format']}, this version reads {_FORMAT}.")
+                known = f"this version reads {_FORMAT}"
+                raise DamagedFileError(f"{place / RUN_FILE} has format {found['format']}, {known}.")
+            for name, (words, whole) in _WHOLE.items():
+                if found[name] is not None and not whole(found[name]):
+                    raise DamagedFileError(f"{place / RUN_FILE}: {name!r} is not {words}. Restore it from a copy.")
             network = found["architecture"]
             channels, height, width = map(int, network["shape"])
             architecture = Architecture(
@@ -104,9 +135,19 @@ class Run:
             )
             record = Record.from_json(found["record"])
             parent = None if found["parent"] is None else Path(os.path.normpath(place / found["parent"]))
-            return cls(place, record, architecture, str(found["data"]), parent)
+            return cls(
+                place, record, architecture, str(found["data"]), parent, **{name: found[name] for name in _WHOLE}
+            )
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            raise DamagedFileError(f"{place / _RUN} is not a run ({error!r}). Restore it from a copy.") from error
+            raise DamagedFileError(f"{place / RUN_FILE} is not a run ({error!r}). Restore it from a copy.") from error
+
+    def keep_verdict(self, verdict: Json | None) -> Self:
+        """Write ``run.json`` with this verdict and return the run that has it."""
+        judged = replace(self, verdict=verdict)
+        document = {one.name: getattr(judged, one.name) for one in fields(judged) if one.name != "folder"}
+        above = None if self.parent is None else Path(os.path.relpath(self.parent, self.folder)).as_posix()
+        write_json(self.folder / RUN_FILE, plain({"format": _FORMAT, **document, "parent": above}))
+        return judged
 
     def model(self) -> nn.Module:
         """Build the network and load its weights, in evaluation mode."""
@@ -142,45 +183,11 @@ class Run:
             )
         return train.subset(split.owner), train.subset(split.attacker), test
 
-    def history(self) -> Sequence[Mapping[str, Any]]:
-        """Return the rows of the run's history."""
-        return read_history(self.folder)
 
-    def verdict(self) -> Mapping[str, Any] | None:
-        """Return the last verdict as JSON values; None when there is none."""
-        return self._stored(_VERDICT, {}, "a verdict. Delete it, and verify again.")
-
-    def curve(self) -> Mapping[str, Any] | None:
-        """Return the measured curve of an attack (``name``, ``chosen``, ``rows``); None when there is none."""
-        wanted = {"rows": list, "name": object}
-        return self._stored(_CURVE, wanted, "the curve of an attack. Delete it, or restore it from a copy.")
-
-    def _stored(self, name: str, wanted: Mapping[str, type], what: str) -> Mapping[str, Any] | None:
-        """Read a file that a run may have: a mapping with the ``wanted`` entries of these types."""
-        path = self.folder / name
-        if not path.exists():
-            return None
-        found = read_json(path)
-        if not isinstance(found, Mapping) or not all(
-            key in found and isinstance(found[key], kind) for key, kind in wanted.items()
-        ):
-            raise DamagedFileError(f"{path} is not {what}")
-        return found
-
-    def keep_verdict(self, verdict: Mapping[str, Any]) -> None:
-        """Write a verdict beside the model."""
-        write_json(self.folder / _VERDICT, verdict)
-
-    @staticmethod
-    def keep_curve(
-        folder: str | Path, name: str, rows: Sequence[Mapping[str, Any]], *, images: int | None = None
-    ) -> None:
-        """Write a measured curve into a run's folder, before the run is saved: models of a curve are not kept.
-
-        ``name`` is what varies along the curve; ``images`` is how many test images each row was measured by.
-        """
-        chosen = next((row["value"] for row in rows if row["chosen"]), None)
-        write_json(Path(folder) / _CURVE, {"name": name, "chosen": chosen, "images": images, "rows": list(rows)})
+def history_of(folder: Path) -> Sequence[Json]:
+    """Return the history of a run, under way or finished; empty when there is none."""
+    # In this order: a run that ends in between has it in ``run.json``.
+    return read_history(folder) or (Run.load(folder).history if Run.finished(folder) else ())
 
 
 def load_weights(model: nn.Module, path: Path) -> nn.Module:
