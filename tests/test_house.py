@@ -2,8 +2,10 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,29 @@ def test_no_two_files_have_one_name() -> None:
     names = [path.name for path in SOURCE.rglob("*.py") if path.parent.name != "cli" and path.name != "__init__.py"]
     assert len(names) > 150
     assert sorted(names) == sorted(set(names))
+
+
+def test_every_package_that_is_imported_is_declared_and_explained() -> None:
+    root = Path(__file__).parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    declared = [
+        *project["dependencies"],
+        *(one for extra in extras if extra not in {"dev", "docs"} for one in extras[extra]),
+    ]
+    declared = [re.split(r"[^\w-]", one)[0] for one in declared]
+    page = (root / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    assert not [name for name in declared if not re.search(rf"^\|.*\b{name}\b", page, re.MULTILINE)]
+    imported = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            imported |= {name.partition(".")[0] for name in names}
+    # `lightning` is the larger package with the same trainer: taken if it is there, never asked for.
+    foreign = imported - sys.stdlib_module_names - {"indelible", "lightning"}
+    packages = {"PIL": "pillow"}
+    assert {packages.get(name, name.replace("_", "-")) for name in foreign} <= set(declared)
 
 
 def test_nothing_imports_the_add_on() -> None:
