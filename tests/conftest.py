@@ -1,7 +1,10 @@
 """Fixtures: tiny data, tiny networks, one thread - so that tests are quick and repeatable."""
 
 import random
-from collections.abc import Iterator
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +20,7 @@ from indelible.keys.key import Key
 SHAPE = (3, 32, 32)
 SECRET = bytes(range(32))
 DRAWS = random.Random()
+Install = Callable[..., Path]
 
 # The same examples in every run, however slow the machine is.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -121,3 +125,39 @@ def key() -> Key:
 def net() -> TinyNet:
     torch.manual_seed(3)
     return TinyNet()
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder in which a user works; what is imported and registered there is forgotten afterwards."""
+    from indelible.attacks import ATTACKS
+    from indelible.embedding import EMBEDDINGS
+    from indelible.keys import MARKS
+    from indelible.verification.suspects import SUSPECTS
+
+    monkeypatch.chdir(tmp_path)
+    for registry in (ATTACKS, EMBEDDINGS, MARKS, SUSPECTS):
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def install(outside: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install a package as pip would: its module and a .dist-info folder, in a folder on the path."""
+    site = outside / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(site)
+
+    def made(name: str, code: str, entry_points: str) -> Path:
+        (site / f"{name}.py").write_text(textwrap.dedent(code))
+        info = site / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(textwrap.dedent(entry_points))
+        return site
+
+    return made

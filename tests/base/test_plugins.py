@@ -6,7 +6,6 @@ import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,44 +17,12 @@ from indelible.attacks import ATTACKS
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.cli import main
 from indelible.embedding import EMBEDDINGS
+from indelible.keys.key import Key
 from indelible.report.model_stages import attack_title
-from tests.conftest import TinyNet, stripes
-from tests.values import attack_value
+from tests.conftest import SECRET, SHAPE, Install, TinyNet, stripes
+from tests.values import attack_value, method_value
 
 PAGE = Path(__file__).parents[2] / "docs" / "contributing.md"
-Install = Callable[..., Path]
-
-
-@pytest.fixture
-def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in which a user works; what is imported and registered there is forgotten afterwards."""
-    monkeypatch.chdir(tmp_path)
-    for registry in (ATTACKS, EMBEDDINGS):
-        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
-    known = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - known:
-        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
-            del sys.modules[name]
-
-
-@pytest.fixture
-def install(outside: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Install a package as pip would: its module and a .dist-info folder, in a folder on the path."""
-    site = outside / "site"
-    site.mkdir()
-    monkeypatch.syspath_prepend(site)
-
-    def made(name: str, code: str, entry_points: str) -> Path:
-        (site / f"{name}.py").write_text(textwrap.dedent(code))
-        info = site / f"{name}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(textwrap.dedent(entry_points))
-        return site
-
-    return made
-
 
 MODULE = """
 from dataclasses import dataclass
@@ -86,8 +53,10 @@ def register():
 
 @dataclass(frozen=True, kw_only=True)
 class Plain(EmbeddingMethod):
+    share: float = 0.15
+
     def run(self, job):
-        Vanilla().run(job)
+        Vanilla(fraction=self.share).run(job)
 
 class NotDecorated(RemovalAttack):
     times: int = 3
@@ -178,7 +147,7 @@ def test_a_class_a_record_and_a_function_can_be_entry_points(install: Install) -
     assert list(ATTACKS)[:2] == ["ft", "fp"]  # ours first
     mine = ("fourth", "halve", "third")
     assert tuple(name for name in ATTACKS if name in mine) == mine  # sorted, whatever was asked for first
-    assert "plain" in EMBEDDINGS
+    assert EMBEDDINGS["plain"].title == "Plain"
     assert attack_title("third") == "a third (THIRD)"
     with pytest.raises(UnknownNameError, match=r"removal attack 'halv'.*Did you mean 'halve'"):
         ATTACKS["halv"]
@@ -201,6 +170,24 @@ def test_attacks_from_outside_run_by_name_class_and_value(install: Install) -> N
     assert ATTACKS.name_of(plug.Lazy) == "plug:Lazy"
     with pytest.raises(UnknownNameError, match="removal attack 'Plain'"):
         ATTACKS.name_of(plug.Plain)
+
+
+def test_an_embedding_method_from_outside_marks_a_model(install: Install) -> None:
+    """By name and by class, it does what the method of this package does that it calls, up to the verdict."""
+    install("plug", MODULE, POINTS)
+    key = Key.create(kind="content", classes=4, shape=SHAPE, target=0, secret=SECRET)
+    how: dict[str, Any] = {"scale": "paper", "device": "cpu"}
+    how["train"] = {"epochs": 12, "batch_size": 32, "lr": 0.05, "augmentation": "none"}
+    torch.manual_seed(3)
+    net, data = TinyNet(), stripes(160)
+    twin = indelible.embed(net, data, key, method_value("vanilla", key, "paper", fraction=0.2), **how)
+    for method in ("plain", "plug:Plain"):
+        done = indelible.embed(net, data, key, method_value(method, key, "paper", share=0.2), **how)
+        assert (done.record.method, done.record.settings["method"]) == (method, {"share": 0.2})
+        assert all(torch.equal(value, twin.model.state_dict()[name]) for name, value in done.model.state_dict().items())
+        # Three quarters of the images are not of the target class; the mark is learnt.
+        assert (done.verdict.hits, done.verdict.trials, done.verdict.p_value) == (120, 120, twin.verdict.p_value)
+    assert indelible.verify(net, key, data).hits < 60
 
 
 def test_a_method_that_registers_itself_keeps_the_name_by_which_it_can_be_imported(install: Install) -> None:

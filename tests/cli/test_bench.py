@@ -28,11 +28,23 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Table 1" in bench(capsys, "list")
 
 
-def test_from_plan_to_results(capsys: pytest.CaptureFixture[str], tmp_path: Path, inline: InlineEngine) -> None:
+def test_from_plan_to_results(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, inline: InlineEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indelible.bench.estimate.plain_rate", lambda *_, **__: 100.0)
     preset, store = write_preset(tmp_path), tmp_path / "store"
     planned = json.loads(bench(capsys, "plan", preset, "--store", store, "--workers", "2", "--json"))
     assert [cell["done"] for cell in planned["cells"]] == [False] * 4
-    assert planned["hours"] == pytest.approx(sum(cell["seconds"] for cell in planned["cells"]) / 7200)
+    # Two epochs of 128 images, for APP with 2 (8 + 8) rows beside every 32; FT has the other 32. A verdict is clean and
+    # marked images and 20 decoys of 80; a model is evaluated on both three times. These passes count as a third.
+    model, attack = (2 * 80 + 20 * 80 + 3 * 2 * 80) / 3, (2 * 80 + 20 * 80) / 3
+    seconds = {
+        ("vanilla", None): (256 + model) / 100, ("app", None): (2 * 256 + model) / 100,
+        ("vanilla", "ft"): (64 + attack) / 100, ("app", "ft"): (64 + attack) / 100,
+    }  # fmt: skip
+    times = {(cell["method"], cell["attack"]): cell["seconds"] for cell in planned["cells"]}
+    assert times == pytest.approx(seconds)
+    assert planned["hours"] == pytest.approx(sum(seconds.values()) / 2 / 3600)
     assert "a step measured now" in planned["basis"]["tests.conftest:TinyNet"]
     assert not store.exists()  # looking changes nothing
 

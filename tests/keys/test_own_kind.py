@@ -1,6 +1,8 @@
-"""A kind of mark from outside the package: one registered class makes keys, codebooks, training and a verdict."""
+"""A kind of mark from outside the package: a class and an entry point make keys, codebooks, training and a verdict."""
 
+import json
 from dataclasses import dataclass
+from importlib.metadata import EntryPoints
 from pathlib import Path
 from typing import Any, Self
 
@@ -9,10 +11,12 @@ import torch
 from torch import Tensor, nn
 
 import indelible
+from indelible.cli import main
 from indelible.data import ImageData
 from indelible.data.images import Shape
 from indelible.keys import MARKS, Key, Mark
 from indelible.keys.derive import Choices
+from tests.conftest import Install
 
 SHAPE = (1, 8, 8)
 
@@ -39,10 +43,9 @@ class Stripe(Mark):
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register the kind, for this test only."""
-    monkeypatch.setattr(MARKS, "_entries", dict(MARKS._entries))
-    MARKS.register(name="stripe")(Stripe)
+def installed(install: Install) -> None:
+    """Install a package with this kind, for this test only: a line of its metadata is all that names it."""
+    install("striped", "", f"[indelible.marks]\nstripe = {__name__}:Stripe\n")
 
 
 def _data(count: int) -> ImageData:
@@ -80,6 +83,31 @@ def test_a_registered_kind_makes_a_codebook_that_is_embedded_and_verified(tmp_pa
     assert not torch.equal(embedded.model[1].weight, model[1].weight)  # type: ignore[index, arg-type]
     assert indelible.verify(_Knows(key), key, _data(64)).owned
     assert not indelible.verify(embedded.model, key.decoy(3), _data(64)).owned
+
+
+def test_the_command_line_makes_and_shows_a_key_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["key", "create", "mine", "--classes", "4", "--shape", "1", "8", "8", "--kind"]
+    assert main([*words, "strip"]) == 2
+    assert "unknown kind of mark 'strip'" in (said := capsys.readouterr().err)
+    assert "Did you mean 'stripe'" in said
+    assert main([*words, "stripe"]) == 0
+    capsys.readouterr()
+    assert main(["key", "show", "mine", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["kind"], shown["labels"]) == ("stripe", "codebook")
+    key = Key.load("mine")
+    assert {type(mark) for mark in key.codebook().marks} == {Stripe}
+    assert key.digest == shown["digest"]
+
+
+def test_a_kind_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    place = Key.create(kind="stripe", classes=4, shape=SHAPE).save(tmp_path / "key")
+    monkeypatch.setattr("indelible.base.registry.entry_points", lambda **_: EntryPoints())
+    monkeypatch.delitem(MARKS._entries, "stripe")
+    with pytest.raises(indelible.UnknownNameError, match="unknown kind of mark 'stripe'"):
+        Key.create(kind="stripe", classes=4, shape=SHAPE)
+    with pytest.raises(indelible.DamagedFileError, match="unknown kind of mark 'stripe'"):
+        Key.load(place)
 
 
 def test_stamped_rows_carry_the_mark_to_the_bit() -> None:

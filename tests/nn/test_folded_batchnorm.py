@@ -1,5 +1,7 @@
 """BatchNorm folded into convolutions: the map by hand, whole networks, and what must not be folded."""
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,13 +13,14 @@ from indelible.nn.folded_batchnorm import folded
 def trained_statistics(model: nn.Module) -> nn.Module:
     """Give every BatchNorm layer statistics and an affine map of its own."""
     random = torch.Generator().manual_seed(1)
-    for layer in model.modules():
-        if isinstance(layer, nn.BatchNorm2d):
-            for tensor in (layer.running_mean, layer.weight.data, layer.bias.data):
-                assert tensor is not None
-                tensor.copy_(torch.randn(tensor.shape, generator=random))
-            assert layer.running_var is not None
-            layer.running_var.copy_(0.5 + torch.rand(layer.running_var.shape, generator=random))
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
+    assert layers
+    for layer in layers:
+        for tensor in (layer.running_mean, layer.weight.data, layer.bias.data):
+            assert tensor is not None
+            tensor.copy_(torch.randn(tensor.shape, generator=random))
+        assert layer.running_var is not None
+        layer.running_var.copy_(0.5 + torch.rand(layer.running_var.shape, generator=random))
     return model
 
 
@@ -53,15 +56,18 @@ def test_one_convolution_by_hand() -> None:
     assert not any(parameter.requires_grad for parameter in found.parameters())
 
 
-@pytest.mark.parametrize("name", ["resnet-mini", "resnet-w16-s2", "resnet-18", "vgg-16", "mobilenet-v2"])
-def test_whole_networks(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("resnet-mini", 9), ("resnet-w16-s2", 13), ("resnet-18", 20), ("vgg-16", 13), ("mobilenet-v2", 52)],
+)
+def test_whole_networks(name: str, count: int) -> None:
     """No BatchNorm is left, logits and input gradients are the model's own, and the model is as it was."""
     model = trained_statistics(build_model(name, classes=10, shape=(3, 32, 32), seed=0).double())
     before = {key: value.clone() for key, value in model.state_dict().items()}
     images = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     found = folded(model, images)
-    assert norms(found) == 0
     assert model.training
+    assert (norms(copy.deepcopy(model)), norms(found)) == (count, 0)
     model.eval()
     one, other = images.clone().requires_grad_(), images.clone().requires_grad_()
     expected, logits = model(one), found(other)

@@ -106,4 +106,5 @@ def test_without_it_a_certificate_is_refused_before_anything_is_asked(
 def test_committed_numbers_of_the_dynamics_can_be_read() -> None:
     found = json.loads((ROOT / "results" / "analysis" / "dynamics.json").read_text(encoding="utf-8"))
     made: Analysis = ANALYSES["dynamics"].build.from_json(found)
-    assert len(made.sentences()) == len(made.to_json()["tracks"])
+    assert made.to_json() == found
+    assert len(made.sentences()) == len(found["tracks"]) == 2

@@ -11,7 +11,8 @@ from torch import Tensor
 import indelible
 from indelible.data import ImageData
 from indelible.keys import ContentMark, Key
-from indelible.verification.suspects import SUSPECTS, AddressedSuspect
+from indelible.verification.suspects import AddressedSuspect
+from tests.conftest import Install
 
 SHAPE = (1, 8, 8)
 CARRIERS = ImageData(torch.full((40, *SHAPE), 7, dtype=torch.uint8), torch.arange(40) % 4, tuple("abcd"), "grey")
@@ -40,10 +41,9 @@ class Thief(AddressedSuspect):
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register the suspect, for this test only."""
-    monkeypatch.setattr(SUSPECTS, "_entries", dict(SUSPECTS._entries))
-    SUSPECTS.register(name="thief")(Thief)
+def installed(install: Install) -> None:
+    """Install a package with this suspect, for this test only: a line of its metadata is all that names it."""
+    install("thieves", "", f"[indelible.suspects]\nthief = {__name__}:Thief\n")
 
 
 def test_verify_asks_a_registered_suspect(tmp_path: Path) -> None:

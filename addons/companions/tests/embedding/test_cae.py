@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy.stats import beta
 from torch import Tensor, nn
 
 import indelible
@@ -144,11 +145,16 @@ class TestFingerprint:
         assert any("honest" in one for one in verdict.assumptions)
         # Every query is a hit, at the highest rate that two references allow; a tenth of alpha pays for that limit.
         # How many of the 10 wanted queries are found depends on how the machine rounds.
-        found = len(embedded.key.questions(None, None))
+        asked, fingerprint = embedded.key.questions(None, None), embedded.key.fingerprint
+        found = len(asked.images)
         assert 8 <= found <= 10
+        assert torch.equal(source.eval()(asked.images.float() / 255).argmax(1), asked.labels)
         assert (verdict.hits, verdict.trials) == (found, found)
-        assert verdict.null_rate is not None
-        assert verdict.p_value == pytest.approx(verdict.null_rate**found + 0.001)
+        assert fingerprint is not None
+        limits = [1.0 if hits == n else beta.ppf(1 - 0.001 / 2, hits + 1, n - hits) for hits, n in fingerprint.nulls]
+        assert len(limits) == 2
+        assert verdict.null_rate == pytest.approx(max(0.5, *limits))
+        assert verdict.p_value == pytest.approx(min(1.0, max(0.5, *limits) ** found + 0.001))
         assert not verdict.owned
         assert verdict.sentence.endswith("That does not prove that it is independent.")
         with pytest.raises(InputError, match=r"not for stored labels.*references"):
