@@ -137,14 +137,14 @@ def measure_ambiguity(out: str | Path | None = None, settings: AmbiguitySettings
             kind="content", classes=len(train.classes), shape=train.shape, labels=how.labels,
             count=how.count if how.labels == "keyed" else None, secret=expand(_MASTER, f"ambiguity/{how.seed}/{who}"),
         )  # fmt: skip
-        settings = dict(how.owner if who == "owner" else how.thief)
-        train_how, name = settings.pop("train"), settings.pop("method")
-        method = EMBEDDINGS[name].build.for_key(keys[who], start=start, **settings)
+        own = dict(how.owner if who == "owner" else how.thief)
+        train_how, name = own.pop("train"), own.pop("method")
+        method = EMBEDDINGS[name].build.for_key(keys[who], start=start, **own)
         with silenced():
             folder = None if out is None else Path(out) / who
             made = embed(
-                model, images[who], keys[who], method, start=start, train=train_how, seed=how.seed, device="cpu",
-                folder=folder,
+                model, images[who], keys[who], method=method, start=start, train=train_how, seed=how.seed,
+                device="cpu", folder=folder,
             )  # fmt: skip
         model = made.model  # what the thief starts from
         models[who], samples[who] = made.model, keys[who].samples(images[who], purpose="embed")

@@ -245,6 +245,15 @@ def test_the_own_loop_refuses_what_has_no_effect(book: Key, settings: dict[str, 
         )
 
 
+def test_the_own_loop_says_how_settings_are_given(book: Key) -> None:
+    with pytest.raises(InputError, match=r"got eps=0.01. Give method=AdversarialPerturbation.for_key\(key, eps=0.01\)"):
+        indelible.APP(TinyNet(), book, eps=0.01)  # type: ignore[call-arg]
+    with pytest.raises(InputError, match=r"method must be a value, AdversarialPerturbation.for_key\(key\), got 'app'"):
+        indelible.APP(TinyNet(), book, method="app")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"Give method=CertifiedTraining.for_key\(key, draws=2\)"):
+        indelible.CW(TinyNet(), book, steps=3, draws=2)  # type: ignore[call-arg]
+
+
 def test_the_own_loop_augments_rows_before_it_stamps_them(book: Key) -> None:
     images = stripes(8).images.float() / 255
 

@@ -25,7 +25,7 @@ def book() -> Key:
     return Key.create(classes=4, shape=SHAPE, secret=SECRET)
 
 
-def trained(book: Key, **settings: Any) -> Any:
+def few_rows(book: Key, **settings: Any) -> Any:
     """Return APP for a trained model, with few rows."""
     return method_value("app", book, start="trained", rows=4, **settings)
 
@@ -68,7 +68,7 @@ def test_the_model_keeps_its_answers(net: TinyNet, book: Key) -> None:
 def test_the_model_that_is_copied_is_counted_and_stays(net: TinyNet, book: Key) -> None:
     """Two steps of 32 rows pass through both models; one step of two has a watermark pass of 4 + 16 rows, twice."""
     state = {name: value.clone() for name, value in net.state_dict().items()}
-    made = indelible.embed(net, stripes(64), book, trained(book, head_start=0, every=2), **QUICK)
+    made = indelible.embed(net, stripes(64), book, few_rows(book, head_start=0, every=2), **QUICK)
     assert made.record.images == 2 * 2 * 32 + 2 * (4 + 16)
     assert all(torch.equal(value, state[name]) for name, value in net.state_dict().items())
 
@@ -76,7 +76,7 @@ def test_the_model_that_is_copied_is_counted_and_stays(net: TinyNet, book: Key) 
 def test_label_smoothing_is_refused(net: TinyNet, book: Key) -> None:
     how = {**QUICK, "train": {"epochs": 1, "batch_size": 32, "label_smoothing": 0.1}}
     with pytest.raises(InputError, match="label_smoothing has no effect on a trained model"):
-        indelible.embed(net, stripes(64), book, trained(book), **how)
+        indelible.embed(net, stripes(64), book, few_rows(book), **how)
 
 
 def test_the_short_form(net: TinyNet, book: Key, key: Key) -> None:
@@ -90,7 +90,7 @@ def test_the_short_form(net: TinyNet, book: Key, key: Key) -> None:
     assert (new["alpha"], new["head_start"], new["every"]) == (0.03, 992, 2)
     assert (trained["alpha"], trained["head_start"], trained["every"]) == (0.015, 496, 3)
     how: dict[str, Any] = {"start": "trained", "device": "cpu"}
-    settings = indelible.embed(net, stripes(64), book, trained(book), train={"max_steps": 1}, **how).record.settings
+    settings = indelible.embed(net, stripes(64), book, few_rows(book), train={"max_steps": 1}, **how).record.settings
     assert (settings["train"]["batch_size"], settings["train"]["epochs"]) == (128, 1200)
     assert settings["method"]["alpha"] == 0.015
     settings = indelible.embed(net, stripes(64), book, train={"epochs": 1, "batch_size": 32}, **how).record.settings

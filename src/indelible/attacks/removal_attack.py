@@ -216,7 +216,7 @@ class Removal(Job):
         return {"accuracy_attacker": accuracy(model, seen, normalize=self.normalize)}
 
 
-@settings_in_value(ATTACKS, "ft", "at_scale")
+@settings_in_value(ATTACKS, "ft")
 def attack(
     model: nn.Module,
     data: Any,

@@ -50,11 +50,8 @@ def resolve(registry: MethodRegistry, method: str | T, build: Callable[[Any], T]
     return registry.name_of(type(method)), method
 
 
-def settings_in_value(registry: MethodRegistry, usual: str, maker: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return a decorator that refuses settings beside ``method``, and shows the value that takes them.
-
-    ``usual`` names the method where none is given, and ``maker`` what builds a value.
-    """
+def settings_in_value(registry: MethodRegistry, usual: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return a decorator that refuses settings beside ``method`` (by default ``usual``), and shows where they go."""
 
     def decorated(function: Callable[P, T]) -> Callable[P, T]:
         expected = signature(function)
@@ -66,6 +63,7 @@ def settings_in_value(registry: MethodRegistry, usual: str, maker: str) -> Calla
                 return function(*args, **kwargs)
             method = kwargs.get("method") or expected.bind_partial(*args).arguments.get("method") or usual
             build = registry[method].build if isinstance(method, str) else type(method)
+            maker = "for_key" if hasattr(build, "for_key") else "at_scale"
             known = {*setting_names(build), *signature(getattr(build, maker)).parameters} - {"none", "settings"}
             for name in kwargs.keys() - names - known:
                 raise UnknownNameError("argument or setting", name, {*names, *known})

@@ -102,7 +102,7 @@ class APP(OwnLoop):
         ...     optimizer.step()
     """
 
-    @settings_in_value(EMBEDDINGS, "app", "for_key")
+    @settings_in_value(EMBEDDINGS, "app")
     def __init__(
         self, model: nn.Module, key: Key, carriers: Any = None, *, method: "AdversarialPerturbation | None" = None,
         augmentation: Augmentation | None = None, normalize: Normalization | None = None, seed: int = 0,
@@ -111,7 +111,7 @@ class APP(OwnLoop):
         check_module(model)
         check_is_key(key, Key)
         self.method = method or AdversarialPerturbation.for_key(key, "paper")
-        super().__init__(key, carriers, self.method)
+        super().__init__(key, carriers, self.method, AdversarialPerturbation)
         if steps is None and self.method.after > 0:
             raise InputError("`after` is a share of the training: say how many steps it has, for example steps=31200.")
         self._distributed, self._key, self._normalize, self._looked = distributed, key, normalize, False
@@ -297,7 +297,9 @@ class AdversarialPerturbation(EmbeddingMethod):
         return plain * (1 + self.extra_rows(steps) / train.batch_size)
 
     def run(self, job: Embedding) -> None:
-        how, first = job.settings, self.first_step(_steps(job))
+        how = job.settings
+        steps = how.epochs * Batches(data=job.data, batch_size=how.batch_size, seed=job.seed).steps
+        first = self.first_step(min(steps, how.max_steps or steps))
         ordinary = _ordinary(job)
         # The rows of a codebook are stamped for the watermark passes alone.
         fraction = 0.0 if job.key.labels == "codebook" else self.fraction
@@ -328,10 +330,3 @@ def _ordinary(job: Embedding) -> Objective:
             "answers in place of labels. Leave it out, or use start='scratch', which trains on with labels."
         )
     return Distillation(copy.deepcopy(job.model), hard=False, temperature=_TEMPERATURE)
-
-
-def _steps(job: Embedding) -> int:
-    """Return the steps of the whole training."""
-    settings = job.settings
-    steps = settings.epochs * Batches(data=job.data, batch_size=settings.batch_size, seed=job.seed).steps
-    return steps if settings.max_steps is None else min(steps, settings.max_steps)

@@ -181,13 +181,13 @@ class CW(OwnLoop):
     The loop's own batches must hold watermark samples (:attr:`samples`) too, as in the original.
     """
 
-    @settings_in_value(EMBEDDINGS, "cw", "for_key")
+    @settings_in_value(EMBEDDINGS, "cw")
     def __init__(
         self, model: nn.Module, key: Key, carriers: Any = None, *, steps: int, method: CertifiedTraining | None = None,
         augmentation: Augmentation | None = None, normalize: Normalization | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
         self.model, self.method = model, method or CertifiedTraining()
-        super().__init__(key, carriers, self.method)
+        super().__init__(key, carriers, self.method, CertifiedTraining)
         rows = self.method.noisy_rows(key, self.samples, augmentation or "crop-flip", normalize, seed, augmented=False)
         self._passes = NoisyPasses(self.method, rows, steps=steps, seed=seed)
 

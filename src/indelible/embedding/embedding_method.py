@@ -222,7 +222,7 @@ class Embedding(Job):
         return rates
 
 
-@settings_in_value(EMBEDDINGS, "app", "for_key")
+@settings_in_value(EMBEDDINGS, "app")
 def embed(
     model: nn.Module,
     data: Any,

@@ -263,7 +263,9 @@ def marked_rows(
 class OwnLoop:
     """Base of methods inside a user's own training loop: fixed samples (None for a codebook) and a count of calls."""
 
-    def __init__(self, key: Key, carriers: Any, method: Any) -> None:
+    def __init__(self, key: Key, carriers: Any, method: Any, kind: type[Any]) -> None:
+        if not isinstance(method, kind):
+            raise InputError(f"method must be a value, {kind.__name__}.for_key(key), got {method!r}.")
         # Refuse what has no effect in a user's own loop.
         usual = [vars(one) for one in (type(method)(), type(method).for_key(key))]
         given = {name for name, value in vars(method).items() if all(value != defaults[name] for defaults in usual)}
@@ -278,12 +280,11 @@ class OwnLoop:
                 f"a key with {key.labels} labels has fixed watermark samples: give carriers=, the owner's images. A "
                 "codebook (Key.create without target and labels) needs none."
             )
-        for name in ("negatives", "batch"):
-            if name in given:
-                raise InputError(
-                    f"`{name}` changes the ordinary batch, which is your loop's own: it has no effect here. Leave it "
-                    "out, or use indelible.embed, which does the training."
-                )
+        for name in sorted(given & {"negatives", "batch"}):
+            raise InputError(
+                f"`{name}` changes the ordinary batch, which is your loop's own: it has no effect here. Leave it out, "
+                "or use indelible.embed, which does the training."
+            )
         self.calls = 0
         self.samples: WatermarkSamples | None = None
         if key.labels != "codebook":
