@@ -85,7 +85,12 @@ def test_what_says_that_a_cell_is_finished_is_copied_last(tmp_path: Path, monkey
     store = Store(f"file://{tmp_path / 'store'}", scratch=tmp_path / "one")
     copied: list[str] = []
     put = store.files.put_file
-    monkeypatch.setattr(store.files, "put_file", lambda path, *rest: (copied.append(Path(path).name), put(path, *rest)))
+
+    def noted(path: str, target: str) -> None:
+        copied.append(Path(path).name)
+        put(path, target)
+
+    monkeypatch.setattr(store.files, "put_file", noted)
     with store.working("cell") as folder:
         for name in ("run.json", "split.safetensors", "key/key.json", "model.safetensors"):
             (folder / name).parent.mkdir(exist_ok=True)

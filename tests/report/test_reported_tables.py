@@ -8,8 +8,8 @@ import pytest
 import indelible
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.bench.reported import REPORTED_TABLES, published, reported
+from indelible.report.documents import wins
 from indelible.report.format import rate
-from indelible.report.table_documents import wins
 from indelible.report.table_filling import reported_tables
 from indelible.report.table_grid import Grid
 from indelible.report.table_layouts import TABLES

@@ -15,8 +15,8 @@ import indelible
 from indelible.base.errors import StorageError
 from indelible.keys.key import Key
 from indelible.report import write_report
+from indelible.report.documents import again
 from indelible.report.mark_galleries import png_uri
-from indelible.report.run_page import again
 from indelible.train.job import Trained, train_unmarked
 from indelible.train.run_folder import Architecture, Run
 from tests.report.runs import SECRET, make_demo, make_run, make_verdict

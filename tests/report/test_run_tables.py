@@ -10,9 +10,9 @@ from rich.console import Console
 from indelible.attacks import ATTACKS
 from indelible.bench.attack_suite import AttackRow, AttackSuite
 from indelible.bench.measurement import PAPER_ATTACKS, Measurement
+from indelible.report.documents import outcome_of_runs
 from indelible.report.format import ABSENT
 from indelible.report.model_stages import ModelStages, average_drop, collect
-from indelible.report.run_page import outcome_of_runs
 from indelible.report.run_tables import attacks_table, before_after, markdown_table, suite_table, terminal_table
 from tests.report.runs import make_demo, make_run, make_verdict
 

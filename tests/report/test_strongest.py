@@ -7,8 +7,8 @@ import pytest
 from indelible.bench.attack_suite import severity, strongest
 from indelible.bench.measurement import of_run
 from indelible.report import write_report
+from indelible.report.documents import strongest_attacks
 from indelible.report.model_stages import collect
-from indelible.report.run_page import strongest_attacks
 from indelible.train.run_folder import Run
 from tests.report.runs import SECRET, make_run, make_verdict
 

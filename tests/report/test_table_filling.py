@@ -9,7 +9,7 @@ import pytest
 
 from indelible.bench.measurement import PAPER_ATTACKS, results_of
 from indelible.report.charts import table_charts
-from indelible.report.table_documents import outcome_of_tables, wins
+from indelible.report.documents import outcome_of_tables, wins
 from indelible.report.table_filling import fill, measured_tables
 from indelible.report.table_grid import Entry, Grid, Value
 from indelible.report.table_layouts import TABLES

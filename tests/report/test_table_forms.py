@@ -8,8 +8,8 @@ import pytest
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.bench.measurement import results_of
 from indelible.report import FORMATS, measured_tables, reported_tables, write_tables
+from indelible.report.documents import BESIDE, as_html, as_latex, as_markdown
 from indelible.report.format import latex_text
-from indelible.report.table_documents import BESIDE, as_html, as_latex, as_markdown
 from indelible.report.table_grid import Entry, Grid, Value
 from tests.report.results import make_results
 

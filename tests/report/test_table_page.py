@@ -10,7 +10,7 @@ import pytest
 
 from indelible.bench.measurement import results_of
 from indelible.report import measured_tables, reported_tables
-from indelible.report.table_documents import as_html
+from indelible.report.documents import as_html
 from tests.report.results import make_cell, make_results
 from tests.report.test_run_page import _outline
 

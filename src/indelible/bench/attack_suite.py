@@ -26,7 +26,7 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.records import JsonFields
 from indelible.base.seeding import generator
 from indelible.bench.locks import working_on
-from indelible.bench.make_run_folder import HELD_OUT, attack_into, judge
+from indelible.bench.make_run_folder import HELD_OUT, attack_into, verdict_of
 from indelible.bench.measurement import Measurement
 from indelible.data.images import Data
 from indelible.train.evaluate import accuracy
@@ -133,7 +133,7 @@ def attack_all(
                 rows.append(AttackRow(attack=name, refused=" ".join(str(error).split())))
                 continue
         if judged and done.verdict is None:  # an earlier command was not to verify it
-            judge(done)
+            done.keep_verdict(verdict_of(done))
         after = float(done.record.metrics[HELD_OUT]["after"])
         within = after >= before - ba_drop - _ROUNDING
         row = AttackRow(attack=name, folder=str(folder), accuracy=after, within=within)

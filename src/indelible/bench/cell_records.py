@@ -14,11 +14,11 @@ from indelible.bench.cells import BenchCell
 from indelible.bench.make_run_folder import attack_into, embed_into
 from indelible.bench.measurement import results_of
 from indelible.bench.preset import BenchPreset
-from indelible.bench.store import Json, Store
+from indelible.bench.store import Store
 from indelible.data.catalog import load
 from indelible.data.images import Shape
 from indelible.keys.key import Key
-from indelible.train.run_folder import Run
+from indelible.train.run_folder import Json, Run
 from indelible.train.settings import TrainSettings
 
 _FORMAT = 1

@@ -16,7 +16,7 @@ from typing import Any
 from indelible.attacks import FineTuning
 from indelible.base.progress import Progress
 from indelible.bench.engines import LocalEngine, cores
-from indelible.bench.make_run_folder import attack_into, embed_into, judge
+from indelible.bench.make_run_folder import attack_into, embed_into, verdict_of
 from indelible.bench.preset import BenchPreset, Variant, read_preset
 from indelible.data.catalog import load
 from indelible.data.images import Shape
@@ -63,7 +63,7 @@ def run_demo(
 
 
 def _done(place: Path) -> int:
-    return sum(len(history_of(folder)) for folder in place.glob("seed-*/*"))
+    return sum(len(history_of(folder)) for folder in place.glob("seed-*/*/"))
 
 
 def _job(folder: Path, seed: int, row: Variant, preset: BenchPreset) -> str:
@@ -71,13 +71,13 @@ def _job(folder: Path, seed: int, row: Variant, preset: BenchPreset) -> str:
     model, attacked = folder / row.label, folder / f"{row.label}-ft"
     if not Run.finished(model):
         _train(model, seed, row, preset)
-    before = _verdict(model, seed, preset)
+    before = Run.load(model).verdict or {}
     if row.name == _UNMARKED:
         return f"p = {before['p_value']:.2g}"
     if not Run.finished(attacked):
         tuning = FineTuning.at_scale(preset.train_scale, **preset.attacks[0].settings)
         attack_into(attacked, Run.load(model), tuning, scale=preset.train_scale, seed=seed, device="cpu")
-    return f"{_said(before)} before, {_said(_verdict(attacked, seed, preset))} after fine-tuning"
+    return f"{_said(before)} before, {_said(Run.load(attacked).verdict or {})} after fine-tuning"
 
 
 def _said(verdict: Mapping[str, Any]) -> str:
@@ -107,15 +107,9 @@ def _train(out: Path, seed: int, row: Variant, preset: BenchPreset) -> None:
     other = seed + 1000
     model, images = architecture.build(other), train.subset(split.owner)
     done = train_unmarked(model, images, how, seed=other, test=test, folder=out, device="cpu")
+    # The owner's key: the model carries no mark and has none of its own.
+    owners = _key(seed, architecture.classes, architecture.shape, preset)
     Run.save(
         out, model=done.model, record=done.record, architecture=architecture, data=preset.data, split=split,
-        history=done.history,
+        verdict=partial(verdict_of, key=owners), history=done.history,
     )  # fmt: skip
-
-
-def _verdict(out: Path, seed: int, preset: BenchPreset) -> Mapping[str, Any]:
-    run = Run.load(out)
-    if run.verdict is None:
-        # The owner's key, also for the model that carries no mark and has none of its own.
-        run = judge(run, _key(seed, run.architecture.classes, run.architecture.shape, preset))
-    return run.verdict or {}

@@ -21,13 +21,13 @@ from torch.nn import functional as F
 from indelible.base.errors import InputError
 from indelible.base.records import hardware
 from indelible.bench.cells import BenchCell
-from indelible.bench.store import Json
 from indelible.data.catalog import load, split_options
 from indelible.data.images import Shape
 from indelible.data.sources import SOURCES
 from indelible.models import build_model
 from indelible.nn.outputs import logits_of
 from indelible.train.devices import pinned_threads
+from indelible.train.run_folder import Json
 from indelible.train.settings import TrainSettings
 from indelible.verification.suspect_queries import DECOY_SAMPLES, DECOYS
 

@@ -111,27 +111,22 @@ def attack_into(
             # The attack is over; only now somebody with the key looks at what it did.
             rates = _rates(key, owner, few, normalize)
             if attacked.curve is not None:
-                rows = evaluate_curve(attacked.curve, rates)
-                chosen = next((row["value"] for row in rows if row["chosen"]), None)
-                curve = {"name": attacked.curve.name, "chosen": chosen, "images": len(few), "rows": rows}
+                curve = {"name": attacked.curve.name, "chosen": attacked.curve.chosen, "images": len(few)}
+                curve["rows"] = evaluate_curve(attacked.curve, rates)
             if "preprocessing" in record.metrics:
                 transforms = evaluate_transforms(attacked.model, rates, normalize=normalize)
         name = attacked.architecture or victim.architecture.name
         return Run.save(
             folder, model=attacked.model, record=record, architecture=replace(victim.architecture, name=name),
-            data=victim.data, split=victim.split(), parent=victim.folder, verdict=_verdict if judged else None,
+            data=victim.data, split=victim.split(), parent=victim.folder, verdict=verdict_of if judged else None,
             curve=curve, transforms=transforms, history=attacked.history, cell=cell,
         )  # fmt: skip
 
     return from_first(keep)
 
 
-def judge(run: Run, key: Key | None = None) -> Run:
-    """Verify a run's model, as whoever holds it runs it, and keep the verdict; by default with its owner's key."""
-    return run.keep_verdict(_verdict(run, key))
-
-
-def _verdict(run: Run, key: Key | None = None) -> Mapping[str, Any]:
+def verdict_of(run: Run, key: Key | None = None) -> Mapping[str, Any]:
+    """Verify a run's model, as whoever holds it runs it; by default with its owner's key."""
     normalize = run.normalize()
     suspect = deployed(run.model(), run.record, normalize=normalize)
     key = key or run.key()

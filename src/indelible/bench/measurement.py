@@ -159,14 +159,11 @@ def exported(run: Run) -> dict[str, Any]:
     Labels are those of the benchmark that made it, or the run's own. A verdict has the last word over what was measured
     in training. Two runs of a cell differ in times, speeds, hardware and versions only.
     """
-    verdict, record = run.verdict or {}, run.record
+    record, verdict = run.record, {name: value for name, value in (run.verdict or {}).items() if value is not None}
     measured = {name: value for name, value in record.metrics.items() if name not in {"ba", "wsr", "curve"}}
-    measured |= {name: verdict.get(name) for name in _VERDICT}
-    measured |= {name: record.metrics.get(name) for name in ("ba", "wsr") if measured[name] is None}
-    if verdict.get("wsr_embedded") is not None:
-        measured["wsr_embedded"] = verdict["wsr_embedded"]
-    if verdict.get("table"):
-        measured |= {name: verdict[name] for name in _CODEBOOK if name in verdict}
+    measured |= {**dict.fromkeys(_VERDICT), **{name: record.metrics.get(name) for name in ("ba", "wsr")}}
+    kept = (*_VERDICT, "wsr_embedded", *(_CODEBOOK if verdict.get("table") else ()))
+    measured |= {name: verdict[name] for name in kept if name in verdict}
     wanted = ("phase", "epoch", "ba", "wsr", "wsr_embedded")
     return {
         "format": _FORMAT,

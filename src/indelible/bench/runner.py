@@ -14,7 +14,8 @@ from typing import Literal, Protocol, Self
 
 from indelible.bench.cell_records import Outcome, do_cell
 from indelible.bench.cells import BenchCell
-from indelible.bench.store import Json, Store
+from indelible.bench.store import Store
+from indelible.train.run_folder import Json
 
 State = Literal["waiting", "running", "elsewhere", "done", "failed", "blocked"]
 _TICK_SECONDS = 1.0

@@ -9,10 +9,9 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from filelock import BaseFileLock
 from fsspec.core import url_to_fs
@@ -21,9 +20,8 @@ from indelible.base.errors import DamagedFileError, InputError
 from indelible.base.files import write_json
 from indelible.bench.locks import is_locked, try_lock
 from indelible.bench.measurement import CELLS, exported
-from indelible.train.run_folder import RUN_FILE, Run, history_of
+from indelible.train.run_folder import RUN_FILE, Json, Run, history_of
 
-Json = Mapping[str, Any]
 _LOCKS, _FAILURES = "locks", "failures"
 
 
@@ -78,7 +76,10 @@ class Store:
 
     def keep_failure(self, digest: str, failure: Json) -> None:
         """Note why an attempt failed."""
-        self._write(f"{_FAILURES}/{digest}.json", failure)
+        path = self.root / _FAILURES / f"{digest}.json"
+        write_json(path, failure)
+        if self.remote:
+            self._copy(path)
 
     def acquire(self, digest: str) -> BaseFileLock | None:
         """Take a cell's lock, or return None when another process has it."""
@@ -99,7 +100,12 @@ class Store:
             yield folder
         finally:
             if self.remote:
-                self._put(digest)
+                with suppress(FileNotFoundError):
+                    self.files.rm(f"{self.url}/{CELLS}/{digest}", recursive=True)
+                inside = [path for path in folder.rglob("*") if path.is_file()]
+                # What says that the cell is finished comes last there too.
+                for path in sorted(inside, key=lambda path: path.name == RUN_FILE):
+                    self._copy(path)
         with suppress(OSError):
             self.files.rm_file(f"{self.url}/{_FAILURES}/{digest}.json")
 
@@ -130,14 +136,6 @@ class Store:
             arriving.replace(folder)
         shutil.rmtree(arriving, ignore_errors=True)
 
-    def _put(self, digest: str) -> None:
-        """Copy a run folder to the URL; ``run.json``, which says that the cell is finished, comes last there too."""
-        with suppress(FileNotFoundError):
-            self.files.rm(f"{self.url}/{CELLS}/{digest}", recursive=True)
-        inside = [path for path in self._folder(digest).rglob("*") if path.is_file()]
-        for path in sorted(inside, key=lambda path: path.name == RUN_FILE):
-            self._copy(path)
-
     def _copy(self, path: Path) -> None:
         """Copy a local file of the store to the URL."""
         target = f"{self.url}/{path.relative_to(self.root).as_posix()}"
@@ -153,8 +151,3 @@ class Store:
         except ValueError as error:
             raise DamagedFileError(f"{self.place}/{name} is not JSON. Delete it to do its cell again.") from error
         return found
-
-    def _write(self, name: str, value: Json) -> None:
-        write_json(self.root / name, value)
-        if self.remote:
-            self._copy(self.root / name)

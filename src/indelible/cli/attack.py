@@ -37,7 +37,7 @@ def _single(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
     from indelible.attacks import ATTACKS
     from indelible.bench.attack_suite import attack_folder, check_kept
     from indelible.bench.locks import working_on
-    from indelible.bench.make_run_folder import attack_into, judge
+    from indelible.bench.make_run_folder import attack_into, verdict_of
     from indelible.cli.terminal import describe_run
     from indelible.report.format import percent, verdict_note
     from indelible.train.devices import pinned_threads
@@ -55,7 +55,7 @@ def _single(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
             if done.verdict is not None or arguments.no_verdict:
                 raise InputError(f"{out} holds a finished run already. Choose another folder with --out, or delete it.")
             check_kept(done, victim, attack, (images or victim.images()[1]).digest())
-            done = from_first(lambda: judge(done))  # an earlier command had --no-verdict
+            done = from_first(lambda: done.keep_verdict(verdict_of(done)))  # an earlier command had --no-verdict
         else:
             done = attack_into(
                 out, victim, attack, scale=arguments.scale, seed=arguments.seed, device=arguments.device,
@@ -64,14 +64,13 @@ def _single(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
         if not group.first:
             return
     document: dict[str, Any] = {"record": done.record.to_json(), "verdict": done.verdict}
-    lines = []
-    if done.transforms is not None:  # of a pre-processing attack: the rates under every transform
+    if done.transforms is not None:
         document["transforms"] = done.transforms
-        lines = [
-            f"under {row['transform']} {row['strength']:g}: BA {percent(row['ba'])} %, WSR {percent(row['wsr'])} % "
-            f"({verdict_note(row.get('owned'), row.get('p_value'))})"
-            for row in document["transforms"]
-        ]
+    lines = [
+        f"under {row['transform']} {row['strength']:g}: BA {percent(row['ba'])} %, WSR {percent(row['wsr'])} % "
+        f"({verdict_note(row.get('owned'), row.get('p_value'))})"
+        for row in done.transforms or ()
+    ]
     emit(arguments, document, "\n".join([*lines, describe_run(done)]))
 
 

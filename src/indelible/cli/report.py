@@ -8,7 +8,7 @@ from indelible.base.files import write_text
 from indelible.bench.measurement import is_store, read_results
 from indelible.cli.options import emit
 from indelible.report import FORMATS, markdown_table, measured_tables, reported_tables, write_report, write_tables
-from indelible.report.run_page import TITLE
+from indelible.report.documents import TITLE
 
 
 def run(arguments: argparse.Namespace) -> int:

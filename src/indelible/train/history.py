@@ -5,6 +5,7 @@ A finished run has its rows in ``run.json``.
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,9 @@ def is_row(value: Any) -> bool:
 
 def read_history(folder: Path) -> list[Row]:
     """Read the history of a run under way; empty when there is none. A line that is no row is a DamagedFileError."""
-    path = folder / HISTORY
-    try:
+    path, rows, lines = folder / HISTORY, list[Row](), list[bytes]()
+    with suppress(FileNotFoundError):  # not begun, or finished a moment ago
         lines = path.read_bytes().splitlines()
-    except FileNotFoundError:  # not begun, or finished a moment ago
-        return []
-    rows: list[Row] = []
     for number, line in enumerate(lines, 1):
         try:
             row, why = json.loads(line), "is not a row of a history"

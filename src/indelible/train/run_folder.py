@@ -31,10 +31,7 @@ RUN_FILE, _MODEL, _KEY, _SPLIT = "run.json", "model.safetensors", "key", "split.
 Json = Mapping[str, Any]
 _WHOLE: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "verdict": ("a verdict", lambda value: isinstance(value, dict)),
-    "curve": (
-        "the curve of an attack",
-        lambda value: isinstance(value, dict) and "name" in value and isinstance(value.get("rows"), list),
-    ),
+    "curve": ("the curve of an attack", lambda value: "name" in value and isinstance(value.get("rows"), list)),
     "transforms": ("a list of rates", lambda value: isinstance(value, list)),
     "history": ("a list of rows", lambda value: isinstance(value, list) and all(map(is_row, value))),
     "cell": ("a cell", lambda value: isinstance(value, dict)),
