@@ -92,7 +92,7 @@ def flat(pixels: list[int], value: list[float], depth: int) -> Triggers:
 def launder(net: TinyNet, data: ImageData, found: Triggers, monkeypatch: pytest.MonkeyPatch, protocol: str) -> Any:
     """Return the record's metrics of an attack whose search found these patches."""
     monkeypatch.setattr("indelible.attacks.nnl.PatchSearch.run", lambda _: found)
-    return attack(net, data, "nnl", device="cpu", protocol=protocol, **QUICK).record.metrics
+    return attack(net, data, attack_value("nnl", protocol=protocol, **QUICK), device="cpu").record.metrics
 
 
 def test_the_outlier_is_patched_by_hand(net: TinyNet, data: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:

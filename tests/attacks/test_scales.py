@@ -54,7 +54,7 @@ def test_passes_of_the_cheaper_scale(name: str, images: ImageData) -> None:
 
 @pytest.mark.parametrize(("ba_drop", "tried"), [(1.0, 1), (-1.0, 3)])
 def test_passes_of_nad_depend_on_how_many_betas_are_tried(images: ImageData, ba_drop: float, tried: int) -> None:
-    attacked = attack(TinyNet(), images, "nad", scale="cpu", device="cpu", ba_drop=ba_drop)
+    attacked = attack(TinyNet(), images, attack_value("nad", ba_drop=ba_drop), scale="cpu", device="cpu")
     assert len(attacked.record.metrics["tried"]) == tried
     # Teacher; students with the teacher; the held-out four before and after each.
     assert attacked.record.images == 5 * 36 + tried * 2 * 5 * 36 + (1 + tried) * 4
