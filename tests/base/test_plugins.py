@@ -183,7 +183,7 @@ def test_an_embedding_method_from_outside_marks_a_model(install: Install) -> Non
     twin = indelible.embed(net, data, key, method_value("vanilla", key, "paper", fraction=0.2), **how)
     for method in ("plain", "plug:Plain"):
         done = indelible.embed(net, data, key, method_value(method, key, "paper", share=0.2), **how)
-        assert (done.record.method, done.record.settings["method"]) == (method, {"share": 0.2})
+        assert (done.record.method, done.record.settings["method"]) == ("plain", {"share": 0.2})
         assert all(torch.equal(value, twin.model.state_dict()[name]) for name, value in done.model.state_dict().items())
         # Three quarters of the images are not of the target class; the mark is learnt.
         assert (done.verdict.hits, done.verdict.trials, done.verdict.p_value) == (120, 120, twin.verdict.p_value)
