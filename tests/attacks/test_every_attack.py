@@ -117,7 +117,9 @@ def test_any_network_comes_out_ordinary(
     curve = attacked.curve
     assert (curve is None) == (name in ONE_STRENGTH)
     assert record.to_json()["metrics"].get("curve") == (curve and curve.to_json())
-    for value in () if curve is None else (curve.values[0], curve.chosen, curve.values[-1]):
+    if curve is None:
+        return
+    for value in (curve.values[0], curve.chosen, curve.values[-1]):
         built, again = (wrapped_in(curve.build(value), name) for _ in range(2))
         check_ordinary(built.train(stolen.training), stolen)
         assert tensor_digest(built.state_dict()) == tensor_digest(again.state_dict())
