@@ -11,6 +11,7 @@ from indelible.attacks import ATTACKS
 from indelible.attacks.removal_attack import PROTOCOLS
 from indelible.base.checks import setting_names
 from indelible.base.files import write_json
+from indelible.bench.preset import load_preset, preset_names
 from indelible.cli.known_names import FILE, describe_methods, installed_methods
 from indelible.data.sources import SOURCES
 from indelible.embedding import EMBEDDINGS
@@ -35,15 +36,18 @@ def collect_names() -> dict[str, Any]:
         "kind": [*sorted(set(MARKS) - set(installed_methods("marks"))), "plain"],
         "labels": LABELS,
         "model": list(MODELS),
+        "preset": preset_names(),
         "procedure": ["auto", *PROCEDURES],
         "protocol": PROTOCOLS,
         "recipe": sorted({recipe for info in EMBEDDINGS.entries() for recipe in info.build.recipes}),
         "scale": list(SCALES),
         "scheme": SCHEMES,
         "start": STARTS,
-        "training setting": setting_names(TrainSettings),
     }
-    found: dict[str, Any] = json.loads(json.dumps({**own, "names": names}))
+    presets = {name: load_preset(name).title for name in preset_names()}
+    names["training setting"] = setting_names(TrainSettings)
+    training = {"defaults": TrainSettings().to_json(), "ranges": TrainSettings.ranges}
+    found: dict[str, Any] = json.loads(json.dumps({**own, "presets": presets, "training": training, "names": names}))
     return found
 
 

@@ -5,15 +5,20 @@ import json
 import runpy
 from importlib import resources
 from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from indelible.attacks import ATTACKS
+from indelible.base.checks import check_like, check_settings
+from indelible.base.errors import InputError
 from indelible.cli import main
 from indelible.cli.command_line import add_option
 from indelible.cli.known_names import FILE, _stored_by, data_name, known_methods, known_names, model_name
 from indelible.data.catalog import load
 from indelible.embedding import EMBEDDINGS
+from indelible.train import TrainSettings
 
 
 def test_the_stored_names_are_those_of_the_registries() -> None:
@@ -27,6 +32,22 @@ def test_every_method_is_described() -> None:
     assert {"vanilla", "ew", "cw", "app"} <= known_methods("embeddings").keys() <= set(EMBEDDINGS)
     assert known_methods("attacks")["ft"]["defaults"]["lr"] == 0.05
     assert known_names("procedure")[0] == "auto"
+
+
+@pytest.mark.parametrize(
+    "kind", [*(info.build for registry in (ATTACKS, EMBEDDINGS) for info in registry.entries()), TrainSettings]
+)
+def test_a_setting_with_a_number_as_default_takes_no_text(kind: Any) -> None:
+    """What is refused before torch is imported, by the default and the interval alone, is refused after it too."""
+    defaults, hints = kind().to_json(), get_type_hints(kind)
+    for name in (name for name, value in defaults.items() if type(value) in {bool, float}):
+        assert {type(defaults[name])} <= {hints[name], *get_args(hints[name])} <= {bool, float, float | None, NoneType}
+        with pytest.raises(InputError) as late:
+            check_settings(kind, {name: "x"}, "setting")
+        with pytest.raises(InputError) as early:
+            check_like({name: "x"}, defaults, kind.ranges)
+        assert str(early.value).removeprefix("the setting") in str(late.value).replace(" or null", "")
+    check_like(defaults, defaults, kind.ranges)
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar10?train=5000", "../folder", "images.npz", "a/b"])

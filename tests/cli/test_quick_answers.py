@@ -23,6 +23,26 @@ for words in json.load(sys.stdin):
     found.append([code, sorted(heavy), out.getvalue(), err.getvalue()])
 print(json.dumps(found))
 """
+# Bad values, and what is said of them: the same as in Python, or as when the work was begun.
+VALUES: list[tuple[list[str], str]] = [
+    (["embed", "--out", "x", "--device", "cpx"], "unknown device 'cpx': choose one of auto, cpu, cuda, cuda:N, mps."),
+    (["embed", "--out", "x", "--devices", "0"], "--devices must be at least 1, got 0. Leave it out."),
+    (["embed", "--out", "x", "--devices", "two"], "argument --devices: invalid int value: 'two'."),
+    (["embed", "--out", "x", "--attacker", "2"], "--attacker must lie in [0, 1), got 2. The default is 0.2."),
+    (["embed", "--out", "x", "--set", "eps=-1"], "eps must be at least 0, got -1. The default is 0.02."),
+    (["embed", "--out", "x", "--set", "eps=x"], "the setting 'eps' must be a finite number, got 'x'."),
+    (["embed", "--out", "x", "--train", "epochs=0"], "epochs must be at least 1, got 0. The default is 100."),
+    (["embed", "--out", "x", "--train", "lr=NaN"], "the setting 'lr' must be a finite number, got nan."),
+    (["attack", ".", "--method", "anp", "--set", "alpha=2"], "alpha must lie in [0, 1], got 2. The default is 0.2."),
+    (["attack", ".", "--set", "lr=fast"], "the setting 'lr' must be a finite number, got 'fast'."),
+    (["attack", ".", "--curve-images", "0"], "--curve-images must be at least 1, got 0. Leave it out."),
+    (["attack", "nowhere"], "there is no run nowhere. Make one with `indelible embed --out nowhere`."),
+    (["verify", "nowhere"], "there is no run nowhere. Make one with `indelible embed --out nowhere`."),
+    (["evidence", "commit", "nowhere", "--out", "c"], "there is no run nowhere. Make one"),
+    (["key", "show", "nowhere"], "nowhere is not a key: it has no key.json. Make one"),
+    (["bench", "run", "smoke", "--engine", "x"], "unknown engine 'x': choose one of local, ray."),
+    (["bench", "plan", "smok"], "unknown preset 'smok'"),
+]
 QUICK: list[tuple[list[str], int]] = [
     ([], 0),
     (["--help"], 0),
@@ -48,11 +68,14 @@ QUICK: list[tuple[list[str], int]] = [
     (["attack"], 2),
     (["attack", "runs/app", "--method", "wash"], 2),
     (["attack", "runs/app", "--protocol", "loud"], 2),
-    (["attack", "runs/app", "--set", "speed=1"], 2),
+    (["attack", ".", "--set", "speed=1"], 2),
     (["attack", "runs/app", "--ba-drop", "200"], 2),
     (["verify", "runs/app", "--procedure", "taste"], 2),
     (["key", "create", "k"], 2),
     (["key", "create", "k", "--labels", "loud"], 2),
+    (["bench", "list"], 0),
+    (["bench", "list", "--json"], 0),
+    *((words, 2) for words, _ in VALUES),
 ]
 
 
@@ -68,10 +91,24 @@ def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
         assert code == expected, (words, err)
         assert heavy == [], words
         assert err.startswith("indelible: error: ") if expected else out, words
+    said = {" ".join(words): err for (words, _), (_, _, _, err) in zip(QUICK, answers, strict=True)}
+    for words, told in VALUES:
+        assert told in said[" ".join(words)]
+        assert said[" ".join(words)].count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["verify", "--help"], ["--version"], ["attack", "--list"], ["embed", "--nothing"]]
+    "words",
+    [
+        ["--help"],
+        ["verify", "--help"],
+        ["--version"],
+        ["attack", "--list"],
+        ["embed", "--nothing"],
+        ["embed", "--out", "x", "--set", "eps=-1"],
+        ["verify", "nowhere"],
+        ["bench", "list"],
+    ],
 )
 def test_processor_time(words: list[str], tmp_path: Path) -> None:
     seconds = []

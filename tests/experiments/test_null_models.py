@@ -62,7 +62,8 @@ def test_forged_claims(trained: Path) -> None:
         "labels free and drawn; two kinds of codebook, two attempts; a trigger and two kinds of key for each target"
     )
     assert sum("any wrong answer" in attempt for attempt in attempts) == 3
-    assert all(row["granted"] == 0 for row in found.rows if row["rule"] == "derived key")
+    derived = [row["granted"] for row in found.rows if row["rule"] == "derived key"]
+    assert derived == [0] * 5, "labels drawn; two kinds of key for each target"
     assert found.bound == pytest.approx(1e-6 * (3 * 30 + 2 * 2 * 3))
     itself = [row for row in found.rows if row["rule"] == "derived key, p times the draws"]
     assert [row["granted"] for row in itself] == [0, 0, 0, 0]

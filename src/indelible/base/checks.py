@@ -12,9 +12,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import torch
-from torch import Tensor, nn
-
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.registry import MethodRegistry
 
@@ -90,17 +87,30 @@ def check_words(value: Any, what: str = "") -> None:
 def check_ranges(value: Any, ranges: Mapping[str, str]) -> None:
     """Refuse a dataclass value with a setting outside its interval, such as ``"[0, 1)"``; None is in every interval."""
     for name, interval in ranges.items():
-        given = getattr(value, name)
-        low, high = map(float, interval[1:-1].split(","))
-        above = given is None or (given >= low if interval[0] == "[" else given > low)
-        below = given is None or (given <= high if interval[-1] == "]" else given < high)
-        if not (above and below):
-            least = f"be {'at least' if interval[0] == '[' else 'greater than'} {low:g}"
-            default = type(value).__dataclass_fields__[name].default
-            raise InputError(
-                f"{name} must {least if high == math.inf else f'lie in {interval}'}, got {given:g}. "
-                f"{'Leave it out.' if default is None else f'The default is {default}.'}"
-            )
+        check_interval(name, getattr(value, name), interval, type(value).__dataclass_fields__[name].default)
+
+
+def check_interval(name: str, given: Any, interval: str, default: Any) -> None:
+    """Refuse a number outside its interval; None is in every interval."""
+    low, high = map(float, interval[1:-1].split(","))
+    above = given is None or (given >= low if interval[0] == "[" else given > low)
+    below = given is None or (given <= high if interval[-1] == "]" else given < high)
+    if not (above and below):
+        least = f"be {'at least' if interval[0] == '[' else 'greater than'} {low:g}"
+        raise InputError(
+            f"{name} must {least if high == math.inf else f'lie in {interval}'}, got {given:g}. "
+            f"{'Leave it out.' if default is None else f'The default is {default}.'}"
+        )
+
+
+def check_like(values: Mapping[str, Any], defaults: Mapping[str, Any], ranges: Mapping[str, str]) -> None:
+    """Refuse what is no number or truth value as its default is, or lies outside its interval; integers are lenient."""
+    for name in values.keys() & defaults.keys():
+        value, kind = values[name], type(defaults[name])
+        if kind in {bool, float} and value is not None and not _fits(value, kind):
+            raise InputError(f"the setting {name!r} must be {_describe(kind)}, got {value!r}.")
+        if name in ranges and _fits(value, float):
+            check_interval(name, value, ranges[name], defaults[name])
 
 
 def is_hash(value: Any) -> bool:
@@ -172,6 +182,8 @@ def check_is_key(key: Any, kind: type[Any]) -> None:
 
 def check_module(model: Any, what: str = "the model") -> None:
     """Refuse what is not a torch module, or has no weights yet, and say what to give instead."""
+    from torch import nn  # here, since the command line checks settings without torch
+
     if not isinstance(model, nn.Module):
         raise InputError(f"{what} must be a torch.nn.Module, got {_not_a_module(model)}")
     if any(nn.parameter.is_lazy(tensor) for tensor in (*model.parameters(), *model.buffers())):
@@ -195,6 +207,8 @@ def check_recipe(recipe: str | None, method: type[Any], registry: MethodRegistry
 
 def check_trainable(model: Any) -> None:
     """Refuse what is not a module that can be copied and trained."""
+    import torch
+
     check_module(model)
     if isinstance(model, torch.jit.ScriptModule):
         raise InputError(
@@ -210,6 +224,8 @@ def check_trainable(model: Any) -> None:
 
 def check_batch(images: Any, shape: tuple[int, ...]) -> None:
     """Refuse a batch that is not float (N, C, H, W) of the key's ``shape`` (C, H, W)."""
+    from torch import Tensor
+
     wanted = f"a float tensor of shape (N, {', '.join(map(str, shape))}), the batch as the model takes it"
     if not isinstance(images, Tensor):
         raise InputError(f"images must be {wanted}, got {_shown(images)}.")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from indelible.base.errors import IndelibleError
 from indelible.base.progress import silenced
 from indelible.cli.command_line import command_names, command_table, parser
+from indelible.cli.options import check_folders
 
 __all__ = ["COMMANDS", "entry", "main", "parser"]
 
@@ -41,7 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(ended.code or 0)
     try:
         with silenced(arguments.json or arguments.quiet):
-            module = importlib.import_module(f"indelible.cli.{arguments.command}")
+            check_folders(arguments)
+            listing = (arguments.command, arguments.action) == ("bench", "list")  # needs no torch, unlike the rest
+            module = importlib.import_module(f"indelible.cli.{'known_names' if listing else arguments.command}")
             work = getattr(module, f"run_{arguments.action}".replace("-", "_"), None) or module.run
             code: int = work(arguments)
     except IndelibleError as error:

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 import indelible
+from indelible.base.checks import check_interval
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.cli.known_names import list_methods, setting_names, warn_of_broken
+from indelible.cli.known_names import check_values, list_methods, setting_names, warn_of_broken
 from indelible.cli.options import assignments, emit
 
 _FEW = 2000
@@ -20,6 +21,8 @@ def run(arguments: argparse.Namespace) -> int:
         return list_methods(arguments, "attacks")
     if arguments.victim is None:
         raise InputError("RUN is missing. Name the run to attack, for example: indelible attack runs/app")
+    check_interval("--curve-images", arguments.curve_images, "[1, inf)", None)
+    check_interval("--devices", arguments.devices, "[1, inf)", None)
     if arguments.all:
         return _suite(arguments)
     settings = _settings(arguments, [arguments.method])[arguments.method]
@@ -88,6 +91,8 @@ def _settings(arguments: argparse.Namespace, methods: list[str]) -> dict[str, di
     every = set().union(*known.values())
     for name in given.keys() - every:
         raise UnknownNameError("setting", name, every)
+    for method in methods:
+        check_values("attacks", method, given)
     return {
         method: {"protocol": arguments.protocol, **{name: given[name] for name in given.keys() & names}}
         for method, names in known.items()
@@ -97,8 +102,6 @@ def _settings(arguments: argparse.Namespace, methods: list[str]) -> dict[str, di
 def _curve_images(arguments: argparse.Namespace) -> int | None:
     """Return how many test images measure the strengths that an attack did not choose; None is all."""
     asked: int | None = arguments.curve_images
-    if asked is not None and asked < 1:
-        raise InputError(f"--curve-images must be at least 1, got {asked}.")
     # Twenty models over a whole test set would cost more than a cheap attack itself.
     return _FEW if asked is None and arguments.scale == "cpu" else asked
 

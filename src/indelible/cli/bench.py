@@ -5,25 +5,18 @@ from collections import Counter
 
 import torch
 
-from indelible.base.errors import UnknownNameError
 from indelible.base.files import write_json
 from indelible.bench.cell_records import collect_results, read_earlier
 from indelible.bench.cells import BenchCell, data_digests, plan_cells, select
 from indelible.bench.engines import LocalEngine, RayEngine
 from indelible.bench.estimate import Estimate, estimate
-from indelible.bench.preset import BenchPreset, load_preset, preset_names
+from indelible.bench.preset import BenchPreset, load_preset
 from indelible.bench.runner import Board, Engine, done_cells, run_cells
 from indelible.bench.store import Store
 from indelible.cli.options import emit
 from indelible.cli.terminal import LiveBoard, board_table
 from indelible.data.catalog import load
 from indelible.report.format import duration
-
-
-def run_list(arguments: argparse.Namespace) -> int:
-    """List the presets."""
-    known = {name: load_preset(name).title for name in preset_names()}
-    return emit(arguments, known, "\n".join(f"{name:22} {summary}" for name, summary in known.items()))
 
 
 def _cells(arguments: argparse.Namespace) -> tuple[BenchPreset, list[BenchCell], Store]:
@@ -101,9 +94,7 @@ def run_run(arguments: argparse.Namespace) -> int:
 def _engine(arguments: argparse.Namespace) -> Engine:
     if arguments.engine == "local":
         return LocalEngine(arguments.workers, arguments.threads)
-    if arguments.engine == "ray":
-        return RayEngine(arguments.address, gpus=arguments.gpus, cpus=arguments.cpus, threads=arguments.threads)
-    raise UnknownNameError("engine", arguments.engine, ("local", "ray"))
+    return RayEngine(arguments.address, gpus=arguments.gpus, cpus=arguments.cpus, threads=arguments.threads)
 
 
 def run_status(arguments: argparse.Namespace) -> int:

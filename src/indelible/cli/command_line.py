@@ -117,7 +117,7 @@ def _ungrouped(options: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]
 
 def add_option(command: argparse._ActionsContainer, name: str, entry: Mapping[str, Any]) -> None:
     """Add one option or argument, from its entry of ``commands.toml``."""
-    own = ("exclusive", "flag", "append", "names", "what", "plugins", "methods", "note")
+    own = ("exclusive", "flag", "append", "names", "what", "plugins", "methods", "note", "free")
     given = {word: value for word, value in entry.items() if word not in own}
     values: Sequence[str] = ()
     if entry.get("flag"):
@@ -134,8 +134,9 @@ def add_option(command: argparse._ActionsContainer, name: str, entry: Mapping[st
         values = list(known_methods(entry["methods"]))
         given |= {"type": partial(method_name, entry["methods"]), "metavar": "NAME"}
     if "names" in entry:
-        values = known_names(entry["names"])
-        check = partial(one_of, entry.get("what", entry["names"]), values, group=entry.get("plugins"))
+        values = entry["names"] if isinstance(entry["names"], list) else known_names(entry["names"])
+        what, free = entry.get("what", entry["names"]), entry.get("free")
+        check = partial(one_of, what, values, group=entry.get("plugins"), free=free)
         given |= {"type": check, "metavar": "NAME"}
     action = command.add_argument(name, **given)
     if values:  # for argcomplete

@@ -3,7 +3,7 @@
 import argparse
 import time
 
-from indelible.base.errors import InputError
+from indelible.base.checks import check_interval
 from indelible.bench.demo import run_demo
 from indelible.cli.options import emit
 from indelible.report import terminal_table, write_report
@@ -12,10 +12,8 @@ from indelible.train.run_folder import Run
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    for option in ("seeds", "workers"):
-        given = getattr(arguments, option)
-        if given is not None and given < 1:
-            raise InputError(f"--{option} must be at least 1, got {given}.")
+    check_interval("--seeds", arguments.seeds, "[1, inf)", 1)
+    check_interval("--workers", arguments.workers, "[1, inf)", None)
     began = time.monotonic()
     folders = run_demo(arguments.out, seeds=range(arguments.seeds), workers=arguments.workers)
     page = write_report(folders, arguments.out / "report.html", title="Indelible demo")

@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any
 
 import indelible
+from indelible.base.checks import check_interval
 from indelible.base.errors import InputError, UnknownNameError
-from indelible.cli.known_names import known_names, list_methods, setting_names
+from indelible.cli.known_names import check_values, known_names, list_methods, setting_names
 from indelible.cli.options import assignments, emit, make_key
 
 
@@ -20,6 +21,8 @@ def run(arguments: argparse.Namespace) -> int:
     if (arguments.start == "trained") != (arguments.weights is not None):
         raise InputError("--start trained and --weights FILE or RUN belong together. Give both, or neither.")
     _check_settings(arguments)
+    check_interval("--attacker", arguments.attacker, "[0, 1)", 0.2)
+    check_interval("--devices", arguments.devices, "[1, inf)", None)
     from indelible.train.processes import do_in_group
 
     do_in_group(partial(_in_group, arguments), arguments.devices)
@@ -29,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_settings(arguments: argparse.Namespace) -> None:
     """Refuse unknown settings of ``--set`` and ``--train``; one that belongs to the other option is named.
 
-    For methods of this package, this is done before torch is imported. The types of the values are checked later.
+    For methods of this package, this is done before torch is imported. Values that are no numbers are checked later.
     """
     if "normalize" in assignments(arguments.train):
         raise InputError(
@@ -47,6 +50,8 @@ def _check_settings(arguments: argparse.Namespace) -> None:
                 raise InputError(f"{name!r} is a setting of {what}. Give it as {other} {pair}.")
             if name not in here:
                 raise UnknownNameError(f"setting of {option}", name, here)
+    check_values("embeddings", arguments.method, assignments(arguments.set))
+    check_values("training", "", assignments(arguments.train))
 
 
 def _in_group(arguments: argparse.Namespace) -> None:

@@ -17,7 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from indelible.base.checks import check_like
 from indelible.base.errors import UnknownNameError
+from indelible.cli.options import emit
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -68,6 +70,12 @@ def setting_names(which: Methods, method: str) -> list[str]:
     return [field.name for field in fields(registry[method].build)]
 
 
+def check_values(which: Methods | Literal["training"], method: str, given: Mapping[str, Any]) -> None:
+    """Refuse values that a setting of a method, or of the training, cannot have, as far as its description tells."""
+    known = _stored()[which] if which == "training" else known_methods(which).get(method, {})
+    check_like(given, known.get("defaults", {}), known.get("ranges", {}))
+
+
 def known_names(what: str) -> list[str]:
     """Return the values of an option: ``"kind"``, ``"scale"``, ``"model"``, ..."""
     return list(_stored()["names"][what])
@@ -104,12 +112,12 @@ def data_name(text: str) -> str:
     return text
 
 
-def one_of(what: str, names: Iterable[str], text: str, *, group: str | None = None) -> str:
-    """Check the name of a ``what``: one of these, or an entry point of ``group``."""
+def one_of(what: str, names: Iterable[str], text: str, *, group: str | None = None, free: str | None = None) -> str:
+    """Check the name of a ``what``: one of these, or an entry point of ``group``; text with ``free`` in it passes."""
     known = list(names)
     if text not in known and group is not None:
         known += installed_methods(group)
-    if text not in known:
+    if text not in known and not (free and free in text):
         raise argparse.ArgumentTypeError(str(UnknownNameError(what, text, known)))
     return text
 
@@ -123,11 +131,12 @@ def method_name(which: Methods, text: str) -> str:
 
 
 def describe_methods(registry: "MethodRegistry") -> list[dict[str, Any]]:
-    """Describe every method of a registry: name, title, paper, summary, cost, defaults, changes at the scale cpu."""
+    """Describe every method of a registry: what it is, its settings with intervals, changes at the scale cpu."""
     return [
         {
             "name": info.name, "title": info.title, "paper": info.paper, "summary": info.summary, "cost": info.cost,
             "defaults": info.build().to_json(), "scale_cpu": dict(getattr(info.build, "cpu_settings", {})),
+            "ranges": dict(info.build.ranges),
         }
         for info in registry.entries()
     ]  # fmt: skip
@@ -138,8 +147,6 @@ def list_methods(arguments: argparse.Namespace, which: Methods) -> int:
 
     The registry, and with it torch, is imported only when another package adds a method and stores no description.
     """
-    from indelible.cli.options import emit
-
     known = known_methods(which)
     if set(installed_methods(which)) - set(known):
         import_module(_REGISTRIES[which][1])
@@ -157,6 +164,12 @@ def list_methods(arguments: argparse.Namespace, which: Methods) -> int:
             about.append(f"--scale cpu: {changed}")
         lines += [f"{one['name']:10} {one['title']} ({one['paper']})", *(f"{'':10} {line}" for line in about), ""]
     return emit(arguments, documents, "\n".join(lines).rstrip())
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """Print the presets of the benchmark."""
+    known = _stored()["presets"]
+    return emit(arguments, known, "\n".join(f"{name:22} {title}" for name, title in known.items()))
 
 
 def warn_of_broken(registry: "MethodRegistry") -> None:

@@ -31,6 +31,16 @@ def assignments(pairs: Sequence[str]) -> dict[str, Any]:
     return read
 
 
+def check_folders(arguments: argparse.Namespace) -> None:
+    """Refuse a run or key that is not there, before what reads them is imported; other mistakes are told first."""
+    run = getattr(arguments, "run_folder", None) or getattr(arguments, "victim", None)
+    other = getattr(arguments, "runs", None) or getattr(arguments, "certificate", False)
+    if run is not None and not other and not run.is_dir():
+        raise InputError(f"there is no run {run}. Make one with `indelible embed --out {run}`.")
+    if arguments.command == "key" and arguments.action != "create" and not (arguments.folder / "key.json").is_file():
+        raise InputError(f"{arguments.folder} is not a key: it has no key.json. Make one with `indelible key create`.")
+
+
 def emit(arguments: argparse.Namespace, document: Any, text: str, *tables: Any, ok: bool = True) -> int:
     """Print the result, JSON for machines or tables and text for people; return the exit code, 0 if all is ``ok``."""
     if tables and not arguments.json:

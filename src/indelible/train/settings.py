@@ -15,9 +15,9 @@ Learning-rate schedules are pure functions of the progress of a run: nothing to 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
-from indelible.base.checks import check_finite_settings, check_settings, check_words
+from indelible.base.checks import check_finite_settings, check_ranges, check_settings, check_words
 from indelible.base.errors import InputError, UnknownNameError
 from indelible.base.records import JsonFields
 from indelible.base.registry import Registry
@@ -110,6 +110,10 @@ class TrainSettings(JsonFields):
         checkpoint_seconds: Least time between two checkpoints.
     """
 
+    ranges: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("epochs", "batch_size", "evaluate_every", "max_steps"), "[1, inf)"), "lr": "(0, inf)",
+    }  # fmt: skip
+
     epochs: int = 100
     max_steps: int | None = None
     batch_size: int = 128
@@ -132,11 +136,7 @@ class TrainSettings(JsonFields):
     def __post_init__(self) -> None:
         check_words(self)
         check_finite_settings(self)
-        for name in ("epochs", "batch_size", "lr", "evaluate_every"):
-            if getattr(self, name) <= 0:
-                raise InputError(f"{name} must be positive, got {getattr(self, name)}.")
-        if self.max_steps is not None and self.max_steps <= 0:
-            raise InputError(f"max_steps must be positive, got {self.max_steps}. Leave it out for no limit.")
+        check_ranges(self, self.ranges)
 
     def but(self, **changes: Any) -> Self:
         """Return the settings with some changed; unknown names and wrong types are refused.
