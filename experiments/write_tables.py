@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 ROOT = Path(__file__).parents[1]
 NAMES = {
     "app": "APP", "control": "control (eps 0)", "vanilla": "Vanilla", "unmarked": "no mark",
-    "light": "light (eps 0: the control)",
+    "rehearsed": "rehearsed", "light": "light (eps 0: the control)",
 }  # fmt: skip
 METHODS = ("unmarked", "vanilla", "control", "light", "app")
 ATTACKS = {"ft": "FT", "fp": "FP", "anp": "ANP", "nad": "NAD", "mcr": "MCR", "nnl": "NNL"}
@@ -268,7 +268,7 @@ def _with_verdict(row: Mapping[str, Any]) -> str:
 
 def removal_table(cells: Sequence[Cell]) -> str:
     """Return the table of ``removal-2026-cpu``: a row for each attack on APP, beside the other methods."""
-    methods = ("app", "control", "vanilla", "answer")
+    methods = ("app", "rehearsed", "control", "vanilla")
     before = {(cell["method"], cell["seed"]): cell["measured"]["ba"] for cell in cells if cell["attack"] is None}
     done = [cell for cell in cells if cell["attack"] is not None and (cell["method"], cell["seed"]) in before]
     shown = [method for method in methods if any(cell["method"] == method for cell in done)]
@@ -283,6 +283,22 @@ def removal_table(cells: Sequence[Cell]) -> str:
             lost = [100 * (before[method, cell["seed"]] - cell["measured"]["ba"]) for cell in own]
             columns.append(f"{points(lost)}; {stage(own)}" if own else "-")
         lines.append(f"| {attack} | {' | '.join(columns)} |")
+    return "\n".join(lines)
+
+
+def carriers_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the verdicts on attacked models that were asked on more carriers: a row for each model."""
+    counts = sorted({row["carriers"] for row in rows})
+    lines = [
+        f"| watermark | attack | seed | BA | {' | '.join(f'{count:,} carriers per mark' for count in counts)} |",
+        f"|---|---|---|---|{'---|' * len(counts)}",
+    ]
+    for name in dict.fromkeys((row["method"], row["attack"], row["seed"]) for row in rows):
+        own = [row for row in rows if (row["method"], row["attack"], row["seed"]) == name]
+        asked = {row["carriers"]: row for row in own}
+        shown = [_with_verdict(asked[count]) if count in asked else "-" for count in counts]
+        method, attack, seed = name
+        lines.append(f"| {NAMES[method]} | {attack} | {seed} | {100 * own[0]['ba']:.1f} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
@@ -399,7 +415,7 @@ def variants_table(cells: Sequence[Cell]) -> str:
 def card_lines(attack: str, cells: Sequence[Cell]) -> str:
     """Return what an attack did to the models of ``removal-2026-cpu``: one line for each method that it was run on."""
     lines = ["| watermark | seeds | BA lost by the thief | WSR, verdict |", "|---|---|---|---|"]
-    for method in ("app", "control", "vanilla"):
+    for method in ("app", "rehearsed", "control", "vanilla"):
         own = [cell for cell in cells if (cell["attack"], cell["method"]) == (attack, method)]
         before = {cell["seed"]: cell for cell in cells if cell["attack"] is None and cell["method"] == method}
         if own:
@@ -414,6 +430,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "proof": lambda: proof_table(cells_of("proof-cpu")),
     "relearning": lambda: relearning_table(json.loads((ROOT / "results/relearning.json").read_text())),
     "removal": lambda: removal_table(cells_of("removal-2026-cpu")),
+    "carriers": lambda: carriers_table(json.loads((ROOT / "results/more-carriers.json").read_text())),
     "worst": lambda: worst_table(cells_of("proof-cpu")),
     "six-attacks": lambda: six_attacks_table(cells_of("cifar10-cpu")),
     "six-attacks-ba": lambda: accuracy_table(cells_of("cifar10-cpu"), ATTACKS),
@@ -435,7 +452,7 @@ PAGES = {
     "docs/experiments.md": ("strangers",),
     "docs/protect-trained.md": ("trained",),
     "docs/speed.md": ("price", "variants"),
-    "docs/threat-model.md": ("relearning", "removal"),
+    "docs/threat-model.md": ("relearning", "removal", "carriers"),
     **{f"docs/attacks/{attack}.md": (f"card-{attack}",) for attack in CARDS},
 }  # fmt: skip
 
