@@ -12,7 +12,7 @@ from indelible.base.errors import InputError, UnknownNameError
 from indelible.embedding import Embedded
 from indelible.keys.key import Key
 from tests.conftest import TinyNet, stripes
-from tests.settings import SETTINGS, share
+from tests.settings import SETTINGS, key_of, share
 from tests.values import method_value
 
 TRAIN = {"epochs": 2, "batch_size": 32, "lr": 0.05}
@@ -20,6 +20,7 @@ TRAIN = {"epochs": 2, "batch_size": 32, "lr": 0.05}
 
 def run(net: nn.Module, key: Key, method: str, **more: Any) -> Embedded:
     settings = {**SETTINGS[method], **({"epochs": 1} if method == "ew" else {}), **share(method, 0.1)}
+    own = key_of(method, key)
     if method == "cw":
         settings["start_epoch"] = 0
     # A fingerprint is read off a model that knows something.
@@ -27,8 +28,8 @@ def run(net: nn.Module, key: Key, method: str, **more: Any) -> Embedded:
     return indelible.embed(
         net,
         stripes(64),
-        key,
-        method_value(method, key, "paper", **settings),
+        own,
+        method_value(method, own, "paper", **settings),
         scale="paper",
         train=train,
         device="cpu",
