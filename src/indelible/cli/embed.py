@@ -20,9 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
     if (arguments.start == "trained") != (arguments.weights is not None):
         raise InputError("--start trained and --weights FILE or RUN belong together. Give both, or neither.")
     _check_settings(arguments)
-    from indelible.train.processes import do_in_group
-
-    do_in_group(partial(_in_group, arguments), arguments.devices)
+    _in_group(arguments)
     return 0
 
 
@@ -57,8 +55,7 @@ def _in_group(arguments: argparse.Namespace) -> None:
     from indelible.train.devices import pinned_threads
     from indelible.train.processes import from_first, joined
 
-    processes = joined(devices=arguments.devices, device=arguments.device)
-    with processes as group, ExitStack() as held, pinned_threads(arguments.threads):
+    with joined(device=arguments.device) as group, ExitStack() as held, pinned_threads(arguments.threads):
         from_first(lambda: held.enter_context(working_on(arguments.out)))
         if from_first(lambda: indelible.Run.finished(arguments.out)):
             raise InputError(f"{arguments.out} holds a finished run already. Choose another folder, or delete it.")
