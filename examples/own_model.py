@@ -57,5 +57,5 @@ def main() -> None:
         print(f"{name}: {word}, BA {verdict.ba:.1%}, WSR {verdict.wsr:.1%}, p = {verdict.p_value:.2g}")
 
 
-if __name__ == "__main__":  # needed as soon as you say devices=2: new processes import this file
+if __name__ == "__main__":
     main()

@@ -43,6 +43,7 @@ from tests.verification.suspects.servers import serving_run
 __all__ = ["short"]  # the fixture that caps every training run
 TINY = ["--data", "fashion-mini?train=400&test=60", "--train", "epochs=1", "--device", "cpu"]
 NETWORK, HOURS, MACHINES = "needs a network", "takes hours", "needs several devices or machines"
+TORCHRUN = "two processes: tests/train/test_torchrun.py"
 ENVIRONMENT = "makes or needs an environment of its own; CI runs it"
 FRONTIER = "on made records: tests/experiments/test_frontier.py"
 NOT_RUN = {
@@ -60,10 +61,9 @@ NOT_RUN = {
     "indelible bench run cifar10-paper --engine ray --address auto --gpus 0.5 --store /shared/bench": MACHINES,
     "indelible bench run cifar10-paper --engine ray --address auto --gpus 0.5 --store s3://bucket/bench": MACHINES,
     "indelible report bench": "needs a store of several cells; tests/cli/test_report.py makes one",
-    "indelible embed --devices 4 --out runs/four": f"{MACHINES}; two processes: tests/train/test_processes.py",
-    "indelible attack runs/four --devices 4": f"{MACHINES}; two processes: tests/train/test_processes.py",
-    "torchrun --nproc-per-node 4 -m indelible embed --out runs/four": MACHINES,
-    "torchrun --nproc-per-node 4 -m indelible attack runs/four": MACHINES,
+    "torchrun --nproc-per-node 4 -m indelible embed --out runs/four": f"{MACHINES}; {TORCHRUN}",
+    "torchrun --nproc-per-node 4 -m indelible attack runs/four": f"{MACHINES}; {TORCHRUN}",
+    "torchrun --nproc-per-node 4 own.py": f"{MACHINES}; {TORCHRUN}",
     "torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint first:29500 -m indelible embed --out "
     "/shared/runs/eight": MACHINES,
     "python experiments/serve.py runs/app-ft --port 8080": "serves until it is stopped; asked as a server below",

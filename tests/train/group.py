@@ -90,10 +90,11 @@ def resumable(name: str, folder: Path | None, *, stop: bool = False) -> indelibl
             return None
 
 
-def run_case(name: str, net: nn.Module | None = None) -> indelible.Embedded:
+def run_case(name: str, net: nn.Module | None = None, folder: Path | None = None) -> indelible.Embedded:
     model, arguments = CASES[name]()
     return indelible.embed(
         net or model,
+        folder=folder,
         scale="paper",
         key=key(),
         device="cpu",
@@ -109,13 +110,49 @@ ATTACKS: dict[str, dict[str, Any]] = {
     "distill": {"epochs": 1, "batch_size": 16},
     "overwrite": {"epochs": 1, "batch_size": 16},
 }
+STUDENT = "tests.train.group:student"
 
 
-def run_attack(name: str) -> nn.Module:
+def run_attack(name: str, **more: Any) -> indelible.Attacked:
     """Attack a net without BatchNorm, in float32: what one process does, two can do."""
-    return indelible.attack(
-        plain_net().float(), UNEVEN, attack_value(name, **ATTACKS[name]), device="cpu", seed=3
-    ).model
+    value = attack_value(name, **{**ATTACKS[name], **more})
+    return indelible.attack(plain_net().float(), UNEVEN, value, device="cpu", seed=3)
+
+
+def student() -> nn.Module:
+    """Another network than that which is distilled."""
+    return nn.Sequential(nn.Conv2d(3, 5, 8, stride=8), nn.ReLU(), nn.Flatten(), nn.Linear(80, 4))
+
+
+class Refused(nn.Module):
+    """Made for another number of classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(3 * 32 * 32, 7)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.head(images.flatten(1))
+        return logits
+
+
+def in_a_folder(folder: Path, rank: int) -> dict[str, Any]:
+    """Embed with a folder, as a user does; return what each process sees of it."""
+    net = bn_net()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    done = run_case("per process", net, folder / "kept")
+    write_tensors(folder / f"in a folder-{rank}.safetensors", done.model.state_dict())
+    assert done.samples is not None
+    with torch.no_grad():
+        answers = done.model.eval()(done.samples.images.double() / 255).argmax(1)
+    return {
+        "same class": type(done.model) is type(net),
+        "same as before": all(torch.equal(value, before[name]) for name, value in net.state_dict().items()),
+        "devices": done.record.settings["devices"],
+        "hits": float((answers == done.samples.labels).double().mean()),
+        "wsr_embedded": done.record.metrics["wsr_embedded"],
+        "history": (folder / "kept" / "history.jsonl").exists(),
+    }
 
 
 def own_loop(model: nn.Module, share: Share) -> None:
@@ -147,7 +184,7 @@ def count_reductions(method: str) -> int:
 
 def work(folder: Path) -> None:
     """Do everything; called in each of two processes."""
-    with joined(devices=2) as group:
+    with joined(device="cpu") as group:
         rank = group.rank
         assert (processes(), group.world, group.devices, group.nodes) == (2, 2, 2, 1)
         said: dict[str, Any] = {}
@@ -156,13 +193,21 @@ def work(folder: Path) -> None:
             write_tensors(folder / f"{name}-{rank}.safetensors", done.model.state_dict())
             said[name] = {"history": list(done.history), "record": done.record.to_json()}
         for name in ATTACKS:
-            write_tensors(folder / f"{name}-{rank}.safetensors", run_attack(name).state_dict())
+            write_tensors(folder / f"{name}-{rank}.safetensors", run_attack(name).model.state_dict())
+        other = run_attack("distill", architecture=STUDENT)
+        write_tensors(folder / f"student-{rank}.safetensors", other.model.state_dict())
+        said["student"] = other.architecture
+        said["in a folder"] = in_a_folder(folder, rank)
         said["alone"] = {}
         for name in sorted(set(ALL_ATTACKS) - set(ATTACKS)):
             try:
                 indelible.attack(bn_net().float(), DATA, name, device="cpu")
             except InputError as error:
                 said["alone"][name] = str(error)
+        try:
+            indelible.attack(Refused(), DATA, device="cpu")
+        except InputError as error:
+            said["unfit"] = str(error)
         loop = plain_net()
         own_loop(loop, Share(rank, 2))
         write_tensors(folder / f"own loop-{rank}.safetensors", loop.state_dict())

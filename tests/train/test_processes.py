@@ -1,6 +1,5 @@
 """Two gloo processes on the CPU against one process on the joined batch, in double precision."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +8,14 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-import indelible
 from indelible.attacks import ATTACKS
 from indelible.base.files import read_json
 from indelible.base.progress import silenced
 from indelible.data.augment import Share
 from indelible.train.history import TIME_FIELDS
 from indelible.train.loop import CHECKPOINT
-from indelible.train.processes import spread
-from tests.conftest import stripes
 from tests.train import group
+from tests.train.spread import spread
 
 pytestmark = pytest.mark.distributed
 
@@ -32,7 +29,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
             alone = folder / f"stopped by one, {name}"
             assert group.resumable(name, alone, stop=True) is None
             assert (alone / CHECKPOINT).exists()
-        spread(partial(group.work, folder), devices=2)
+        spread(group.work, folder, devices=2)
     return folder
 
 
@@ -82,7 +79,7 @@ def test_own_loop_with_distributed_data_parallel(pair: Path) -> None:
 
 @pytest.mark.parametrize("name", group.ATTACKS)
 def test_attacks_that_only_train_give_what_one_process_gives(pair: Path, name: str) -> None:
-    alone = group.run_attack(name).state_dict()
+    alone = group.run_attack(name).model.state_dict()
     start = group.plain_net().float().state_dict()
     assert any(not torch.allclose(alone[part], start[part], atol=1e-3) for part in start), "it did train"
     for rank in (0, 1):
@@ -95,8 +92,21 @@ def test_the_other_attacks_say_why_one_process_does_them(pair: Path) -> None:
     said = read_json(pair / "said-0.json")["alone"]
     assert set(said) == set(ATTACKS) - set(group.ATTACKS)
     assert all("runs in one process: it tries several strengths" in message for message in said.values())
-    student = ATTACKS["distill"].build(architecture="resnet-w8")
-    assert "returns another network (resnet-w8)" in student.alone()
+
+
+def test_a_student_of_another_network_is_what_one_process_gives(pair: Path) -> None:
+    alone = group.run_attack("distill", architecture=group.STUDENT)
+    assert alone.model.state_dict().keys() == group.student().state_dict().keys()
+    for rank in (0, 1):
+        assert read_json(pair / f"said-{rank}.json")["student"] == alone.architecture == group.STUDENT
+        together = load_file(pair / f"student-{rank}.safetensors")
+        for part, value in alone.model.state_dict().items():
+            torch.testing.assert_close(together[part], value, rtol=1e-4, atol=1e-5, msg=part)
+
+
+def test_a_refusal_is_the_same_in_every_process(pair: Path) -> None:
+    for rank in (0, 1):
+        assert "7 outputs" in read_json(pair / f"said-{rank}.json")["unfit"]
 
 
 def test_a_step_has_no_useless_reductions(pair: Path) -> None:
@@ -141,31 +151,14 @@ def test_two_processes_go_on_from_the_checkpoint_of_one(pair: Path, case: str) -
     assert not (pair / f"stopped by one, {case}" / CHECKPOINT).exists()
 
 
-@pytest.mark.slow
-def test_a_call_with_devices_brings_the_model_back(pair: Path, tmp_path: Path) -> None:
-    """From the caller's side nothing differs from one process, except that the record says so."""
-    net = group.bn_net()
-    before = {name: value.clone() for name, value in net.state_dict().items()}
-    arguments: dict[str, Any] = {"key": group.key(), "train": group.SETTINGS, "device": "cpu", "seed": 3}
-    done = indelible.embed(
-        net,
-        group.DATA,
-        method=group.APP,
-        scale="paper",
-        devices=2,
-        folder=tmp_path,
-        test=stripes(20, seed=1),
-        **arguments,
-    )
-    assert type(done.model) is type(net)
-    assert done.model.training == net.training
-    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+def test_a_call_differs_from_one_process_in_its_record_alone(pair: Path) -> None:
     expected = load_file(pair / "per process-0.safetensors")
-    assert all(torch.equal(value, expected[name]) for name, value in done.model.state_dict().items())
-    assert done.record.settings["devices"] == 2
-    assert done.samples is not None
-    with torch.no_grad():
-        answers = done.model.eval()(done.samples.images.double() / 255).argmax(1)
-    hits = (answers == done.samples.labels).double().mean()
-    assert done.record.metrics["wsr_embedded"] == pytest.approx(float(hits))
-    assert (tmp_path / "history.jsonl").exists()
+    for rank in (0, 1):
+        seen = read_json(pair / f"said-{rank}.json")["in a folder"]
+        assert seen["same class"]
+        assert seen["same as before"]
+        assert seen["devices"] == 2
+        assert seen["wsr_embedded"] == pytest.approx(seen["hits"])
+        assert seen["history"]
+        found = load_file(pair / f"in a folder-{rank}.safetensors")
+        assert all(torch.equal(value, expected[name]) for name, value in found.items())

@@ -40,6 +40,7 @@ class Extraction(RemovalAttack):
 
     cpu_settings = {"epochs": 12}
     needs_labels = False
+    only_trains = True
     ranges = {"temperature": "(0, inf)"}
 
     labels: Literal["soft", "hard"] = "soft"
@@ -50,14 +51,6 @@ class Extraction(RemovalAttack):
     momentum: float = 0.9
     weight_decay: float = 5e-4
     batch_size: int = 128
-
-    def why_one_process(self) -> str:
-        """Several processes can share it, if the student is of the stolen model's class."""
-        if self.architecture is None:
-            return ""
-        return (
-            f"it returns another network ({self.architecture}) than it is given, and processes send back weights only"
-        )
 
     def passes(self, images: float, classes: int) -> float:
         return images * self.epochs

@@ -38,7 +38,7 @@ from indelible.train import Objective, TrainSettings
 from indelible.train.devices import make_fabric
 from indelible.train.evaluate import accuracy, check_classifier, evaluating
 from indelible.train.job import Job, inputs_of
-from indelible.train.processes import elsewhere, joined, must_start
+from indelible.train.processes import joined
 from indelible.train.settings import SCALES
 
 ATTACKS = MethodRegistry("removal attack", group="indelible.attacks", base="indelible.attacks:RemovalAttack")
@@ -227,7 +227,6 @@ def attack(
     normalize: Normalization | None = None,
     folder: str | Path | None = None,
     device: str = "auto",
-    devices: int | None = None,
 ) -> Attacked:
     """Try to remove the watermark from a copy of ``model``.
 
@@ -242,28 +241,20 @@ def attack(
         normalize: (mean, std) that the model expects its input to be normalised by.
         folder: Keep checkpoints and history there; an interrupted run there is continued.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
-        devices: Processes on this machine, one device each; more than one are started, and the script needs
-            ``if __name__ == "__main__":``. By default one - or, under torchrun, all that it launched.
 
     Returns:
         The attacked model with its history and record; ``model`` itself is unchanged.
     """
     check_trainable(model)
-    if must_start(devices):
-        arguments = {
-            "data": data, "method": method, "scale": scale, "seed": seed, "normalize": normalize,
-            "folder": folder, "device": device,
-        }  # fmt: skip
-        return Attacked(**elsewhere(attack, model, arguments, devices=devices))
     name, value = resolve(ATTACKS, method, lambda build: build.at_scale(scale))
     if scale != "cpu" and not isinstance(method, str):
         raise InputError(
             f"scale={scale!r} chooses the settings of an attack that is given by its name, got an attack value, "
             "which has all its settings. Give the name, or leave out scale."
         )
-    with joined(devices=devices, device=device) as group:
+    with joined(device=device) as group:
         if group.world > 1 and (why := value.why_one_process()):
-            raise InputError(f"the attack {name!r} runs in one process: {why}. Leave out devices.")
+            raise InputError(f"the attack {name!r} runs in one process: {why}. Start it without torchrun.")
         images = as_data(data)
         check_finite(model)
         outputs = check_classifier(model, images, normalize=normalize, labelled=value.needs_labels)

@@ -3,7 +3,6 @@
 import argparse
 import os
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 import indelible
@@ -26,9 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.all:
         return _suite(arguments)
     settings = _settings(arguments, [arguments.method])[arguments.method]
-    from indelible.train.processes import do_in_group
-
-    do_in_group(partial(_single, arguments, settings), arguments.devices)
+    _single(arguments, settings)
     return 0
 
 
@@ -46,8 +43,7 @@ def _single(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
     from indelible.train.devices import pinned_threads
     from indelible.train.processes import from_first, joined
 
-    processes = joined(devices=arguments.devices, device=arguments.device)
-    with processes as group, ExitStack() as held, pinned_threads(arguments.threads):
+    with joined(device=arguments.device) as group, ExitStack() as held, pinned_threads(arguments.threads):
         victim = indelible.Run.load(arguments.victim)
         out = arguments.out or attack_folder(victim.folder, arguments.method, arguments.protocol, arguments.scale)
         images = None if arguments.data is None else indelible.load(arguments.data)[0]
@@ -108,10 +104,10 @@ def _curve_images(arguments: argparse.Namespace) -> int | None:
 
 def _suite(arguments: argparse.Namespace) -> int:
     """Run every attack that is not finished yet, print what each cost, and the paper's row."""
-    if (arguments.devices or 1) > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError(
-            "--all includes attacks that run in one process only. Leave out --devices and torchrun, or choose one "
-            "attack with --method: ft, nad, distill and overwrite can use several processes."
+            "--all includes attacks that run in one process only. Start it without torchrun, or choose one attack with "
+            "--method: ft, nad, distill and overwrite can use several processes."
         )
     from indelible.attacks import ATTACKS
     from indelible.bench.attack_suite import attack_all, strongest

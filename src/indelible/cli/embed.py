@@ -22,10 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--start trained and --weights FILE or RUN belong together. Give both, or neither.")
     _check_settings(arguments)
     check_interval("--attacker", arguments.attacker, "[0, 1)", 0.2)
-    check_interval("--devices", arguments.devices, "[1, inf)", None)
-    from indelible.train.processes import do_in_group
-
-    do_in_group(partial(_in_group, arguments), arguments.devices)
+    _in_group(arguments)
     return 0
 
 
@@ -62,8 +59,7 @@ def _in_group(arguments: argparse.Namespace) -> None:
     from indelible.train.devices import pinned_threads
     from indelible.train.processes import from_first, joined
 
-    processes = joined(devices=arguments.devices, device=arguments.device)
-    with processes as group, ExitStack() as held, pinned_threads(arguments.threads):
+    with joined(device=arguments.device) as group, ExitStack() as held, pinned_threads(arguments.threads):
         from_first(lambda: held.enter_context(working_on(arguments.out)))
         if from_first(lambda: indelible.Run.finished(arguments.out)):
             raise InputError(f"{arguments.out} holds a finished run already. Choose another folder, or delete it.")

@@ -31,7 +31,7 @@ from indelible.nn.statistics import kept_frozen
 from indelible.train import Objective, TrainSettings
 from indelible.train.evaluate import accuracy, check_classifier, success_rate
 from indelible.train.job import Job, inputs_of
-from indelible.train.processes import elsewhere, from_first, joined, must_start
+from indelible.train.processes import from_first, joined
 from indelible.train.settings import SCALES, Precision, Start
 from indelible.verification import Verdict, verify
 from indelible.verification.statistics.codebook_tests import smallest_p_value
@@ -237,7 +237,6 @@ def embed(
     test: Any = None,
     folder: str | Path | None = None,
     device: str = "auto",
-    devices: int | None = None,
 ) -> Embedded:
     """Train a copy of ``model`` so that it carries the watermark of ``key``.
 
@@ -257,8 +256,6 @@ def embed(
         test: Images for evaluation only; BA and WSR on them go into history and record.
         folder: Keep checkpoints and history there; an interrupted run there is continued.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``.
-        devices: Processes on this machine, one device each; more than one are started, and the script needs
-            ``if __name__ == "__main__":``. By default one - or, under torchrun, all that it launched.
 
     Returns:
         The protected model with its history and record; ``model`` itself is unchanged.
@@ -267,24 +264,9 @@ def embed(
     check_is_key(key, Key)
     name, value = resolve(EMBEDDINGS, method, lambda build: build.for_key(key, scale, start=start))
     how = _training(train, scale, start, normalize)
-    if must_start(devices):
-        if why := value.why_one_process():
-            raise InputError(f"this method runs in one process: {why}. Leave out devices.")
-        arguments = {
-            "data": data, "key": key, "method": method, "scale": scale, "start": start, "train": train,
-            "seed": seed, "normalize": normalize, "test": test, "folder": folder, "device": device,
-        }  # fmt: skip
-        made = elsewhere(embed, model, arguments, devices=devices)
-        # Samples are a function of key and data: they are drawn again here rather than sent back.
-        count, own = made["record"].inputs["samples"], value.key_for(key)
-        owner = as_data(data, classes=key.classes)
-        again = None if count is None else own.samples(owner, purpose="embed", count=count)
-        judge = None if test is None else as_data(test, classes=key.classes)
-        found = _verdict(made["model"], own, owner, judge, again, normalize)
-        return Embedded(**made, samples=again, key=own, verdict=found)
-    with joined(devices=devices, device=device) as group:
+    with joined(device=device) as group:
         if group.world > 1 and (why := value.why_one_process()):
-            raise InputError(f"the method {name!r} runs in one process: {why}. Leave out devices.")
+            raise InputError(f"the method {name!r} runs in one process: {why}. Start it without torchrun.")
         how = how.but(precision=precision_for(model, how.precision))
         owner = as_data(data, classes=key.classes)
         if start == "trained" and not isinstance(train, TrainSettings):

@@ -231,7 +231,7 @@ class Loop:
         if self.group.world > 1 and differ(self.model):
             raise InputError(
                 "the weights differ between the processes. A network that uses some parameters only for some inputs "
-                "cannot be trained by several processes. Leave out devices."
+                "cannot be trained by several processes. Start the run without torchrun."
             )
         self.rows.append(plain(row))
         self._keep_history()

@@ -15,6 +15,7 @@ from indelible.base.errors import DamagedFileError, InputError
 from indelible.embedding import Embedded
 from indelible.keys.key import Key, WatermarkSamples
 from indelible.keys.samples import Fingerprint
+from indelible.train import processes
 from indelible.train.objective import Step
 from indelible_companions.embedding.cae import ConferrableExamples, Imitation, _kept, cae_loss, conferrability, search
 from tests.conftest import SECRET, SHAPE, TinyNet, stripes
@@ -217,7 +218,7 @@ def test_verdict_by_hand() -> None:
         Fingerprint(samples, torch.tensor([], dtype=torch.int64))
 
 
-def test_refusals(net: TinyNet, key: Key) -> None:
+def test_refusals(net: TinyNet, key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="at least 1"):
         ConferrableExamples(held=0)
     with pytest.raises(InputError, match="threshold"):
@@ -233,5 +234,6 @@ def test_refusals(net: TinyNet, key: Key) -> None:
             train={"epochs": 1, "batch_size": 32},
             device="cpu",
         )
+    monkeypatch.setitem(processes._state, "group", processes.Group(world=2, devices=2))
     with pytest.raises(InputError, match="one process"):
-        indelible.embed(net, stripes(64), key, "cae", device="cpu", devices=2)
+        indelible.embed(net, stripes(64), key, "cae", device="cpu")
