@@ -21,7 +21,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.victim is None:
         raise InputError("RUN is missing. Name the run to attack, for example: indelible attack runs/app")
     check_interval("--curve-images", arguments.curve_images, "[1, inf)", None)
-    check_interval("--devices", arguments.devices, "[1, inf)", None)
     if arguments.all:
         return _suite(arguments)
     settings = _settings(arguments, [arguments.method])[arguments.method]
