@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torch import multiprocessing
+from torch.multiprocessing.spawn import start_processes
 
 from indelible.base.progress import silenced
 from indelible.train.processes import disconnect
@@ -19,7 +19,7 @@ def spread(work: Callable[[Path], None], folder: Path, *, devices: int) -> None:
 
     An error in one of them ends all, and is raised here.
     """
-    multiprocessing.spawn(_process, (work, folder, devices, free_port()), devices)  # type: ignore[no-untyped-call]
+    start_processes(_process, (work, folder, devices, free_port()), devices)
 
 
 def free_port() -> int:
