@@ -90,8 +90,9 @@ ABANDONED = [
     Abandoned(r"\bNOT OWNED\b", "NOT SHOWN", "a negative verdict does not say that the model is not yours"),
     Abandoned(r"\badversary\b|\bdefenders?\b", "thief or attacker; owner", "one name for each side"),
     Abandoned(
-        r"\brehears(e|es|ed|ing|al|als)\b", "dry run", "the name of an attack",
+        r"\brehears(e|es|ing|al|als)\b", "dry run", "the name of an attack; `rehearsed` is that of a method",
         {
+            "docs/methods/rehearsed.md": REHEARSE, "src/indelible/embedding/rehearsed.py": REHEARSE,
             "docs/attacks/rehearse.md": REHEARSE, "docs/experiments.md": REHEARSE, "docs/faq.md": REHEARSE,
             "docs/index.md": REHEARSE, "docs/limits.md": REHEARSE, "docs/many-devices.md": REHEARSE,
             "docs/reference.md": REHEARSE, "docs/threat-model.md": REHEARSE, "docs/verification.md": REHEARSE,
