@@ -265,9 +265,10 @@ class TestRefusals:
             fit(net, data, QUICK, seed=1, device="tpu")
         with pytest.raises(UnknownNameError, match="learning_rate"):
             QUICK.but(learning_rate=1)
-        for wrong in ({"epochs": 0}, {"lr": -1}, {"batch_size": 0}, {"max_steps": 0}):
-            with pytest.raises(InputError, match="positive"):
-                QUICK.but(**wrong)
+        for name, wrong, least in (("epochs", 0, "at least 1"), ("lr", -1, "greater than 0"), ("batch_size", 0, "at least 1"),
+                                   ("max_steps", 0, "at least 1")):  # fmt: skip
+            with pytest.raises(InputError, match=f"{name} must be {least}, got {wrong}"):
+                QUICK.but(**{name: wrong})
         for name, value in (("optimizer", "lion"), ("precision", "int4"), ("augmentation", "cutmix")):
             with pytest.raises(UnknownNameError, match=f"unknown {name} '{value}': choose one of "):
                 QUICK.but(**{name: value})
