@@ -59,7 +59,7 @@ def test_the_stolen_model_is_left_alone_and_comes_out_ordinary(
 
 def test_an_attack_is_given_nothing_of_the_owner() -> None:
     """Neither the verb nor the job has a way in for key, watermark samples, WSR or test data."""
-    allowed = {"model", "data", "method", "scale", "seed", "normalize", "folder", "device", "devices"}
+    allowed = {"model", "data", "method", "scale", "seed", "normalize", "folder", "device"}
     assert set(inspect.signature(attack).parameters) == allowed
     assert {field.name for field in fields(Removal)} == {
         "model", "data", "seed", "normalize", "folder", "device", "curve", "phases", "figures", "images", "seconds",
