@@ -142,15 +142,16 @@ from pathlib import Path
 torch.set_num_threads(1)
 from tests.conftest import TinyNet, stripes
 from indelible.base.files import write_tensors
+from indelible.embedding import AdversarialPerturbation
 from indelible.keys.key import Key
 import indelible
 torch.manual_seed(3)
 net = torch.nn.Sequential(TinyNet(), torch.nn.Dropout(0.1))
 key = Key.create(kind="content", classes=4, shape=(3, 32, 32), target=0, secret=bytes(range(32)))
-embedded = indelible.embed(net, stripes(320), key, "app", scale="paper", folder=sys.argv[1], test=stripes(40, seed=1),
+method = AdversarialPerturbation.for_key(key, "paper", rows=8, clean_rows=8)
+embedded = indelible.embed(net, stripes(320), key, method, scale="paper", folder=sys.argv[1], test=stripes(40, seed=1),
     device="cpu",
-    train={"epochs": 5, "batch_size": 32, "lr": 0.1, "checkpoint_seconds": 0.0, "evaluate_every": 1},
-    rows=8, clean_rows=8)
+    train={"epochs": 5, "batch_size": 32, "lr": 0.1, "checkpoint_seconds": 0.0, "evaluate_every": 1})
 write_tensors(Path(sys.argv[1]) / "final.safetensors", embedded.model.state_dict())
 """
 
